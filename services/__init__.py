@@ -1,0 +1,1 @@
+"""The five services. A service imports `shared`, never another service: they meet over HTTP only."""

@@ -1,0 +1,1 @@
+"""Async HTTP clients of the services, one module a service."""

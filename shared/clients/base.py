@@ -1,0 +1,105 @@
+"""What every client does alike: the bearer token, retries of unreachable servers, problems raised as exceptions."""
+
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import httpx
+import stamina
+from pydantic import BaseModel, ValidationError
+
+from shared.contracts.base import Problem, Readiness
+
+Answer = TypeVar("Answer", bound=BaseModel)
+
+UNREACHABLE_ATTEMPTS = 6
+"""Tries against a server that cannot be reached: about 15 s, enough for a supervised restart."""
+
+
+class ServiceProblem(Exception):
+    """A service answered with a problem document."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(f"{problem.title}: {problem.detail}" if problem.detail else problem.title)
+        self.problem = problem
+
+
+class ServiceUnreachable(Exception):
+    """No usable answer: connection refused or cut, or a timeout. The call may be repeated (ids make it idempotent)."""
+
+
+class ServiceClient:
+    """An async client of one service. Use as `async with`."""
+
+    service = "service"
+
+    def __init__(self, url: str, token: str, timeout_seconds: float = 60.0) -> None:
+        self.url = url.rstrip("/")
+        self._http = httpx.AsyncClient(
+            base_url=self.url,
+            headers={"authorization": f"Bearer {token}"},
+            timeout=httpx.Timeout(timeout_seconds, connect=5.0),
+            limits=httpx.Limits(max_connections=None, max_keepalive_connections=64),
+        )
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self._http.aclose()
+
+    async def readiness(self) -> Readiness:
+        """`GET /readyz`, ready or not. Raises ServiceUnreachable."""
+        try:
+            response = await self._http.get("/readyz")
+            return Readiness.model_validate_json(response.content)
+        except (httpx.TransportError, ValidationError) as error:
+            raise self._unreachable(error) from error
+
+    async def call(
+        self,
+        method: str,
+        path: str,
+        answer: type[Answer],
+        body: BaseModel | None = None,
+        params: Mapping[str, Any] | None = None,
+    ) -> Answer:
+        """One call. Raises ServiceProblem for a problem answer, ServiceUnreachable when no answer came."""
+        response = await self.send(method, path, body, params)
+        return answer.model_validate_json(response.content)
+
+    async def send(
+        self, method: str, path: str, body: BaseModel | None = None, params: Mapping[str, Any] | None = None
+    ) -> httpx.Response:
+        """As `call`, the raw response."""
+        content = None if body is None else body.model_dump_json(exclude_none=True)
+        headers = {} if content is None else {"content-type": "application/json"}
+        try:
+            async for attempt in stamina.retry_context(on=httpx.TransportError, attempts=UNREACHABLE_ATTEMPTS):
+                with attempt:
+                    response = await self._http.request(method, path, content=content, headers=headers, params=params)
+        except httpx.TransportError as error:
+            raise self._unreachable(error) from error
+        raise_for_problem(response)
+        return response
+
+    def _unreachable(self, error: Exception) -> ServiceUnreachable:
+        return ServiceUnreachable(
+            f"{self.service} at {self.url} gave no answer ({type(error).__name__}): is it up? `sqlclimb status` tells"
+        )
+
+
+def raise_for_problem(response: httpx.Response) -> None:
+    """Raises ServiceProblem for a 4xx or 5xx answer, also for one that is no problem document."""
+    if response.status_code < 400:
+        return
+    try:
+        problem = Problem.model_validate_json(response.content)
+    except ValidationError:
+        text = response.text[:300]
+        problem = Problem(
+            title=f"HTTP {response.status_code} from {response.url}", status=response.status_code, detail=text
+        )
+    raise ServiceProblem(problem)

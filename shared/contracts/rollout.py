@@ -1,0 +1,303 @@
+"""The rollout service's bodies: samplings, rows, training batches, reports, bands, deltas."""
+
+from datetime import datetime
+from enum import StrEnum
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from shared.contracts.base import Contract, Identifier
+from shared.contracts.tasks import Split
+from shared.contracts.verifier import FinishReason, Status
+
+
+class Regime(Contract):
+    """How a policy is asked. Part of its identity: the same in band, training, serving and evaluation."""
+
+    prompt: Literal["full", "brief"] = Field(
+        default="full", description="`full`: schema, notes and rules; `brief`: the table list (the small policy)"
+    )
+    thinking: bool = False
+    system_prefix: str = ""
+
+
+class SamplingParameters(Contract):
+    """How replies are drawn."""
+
+    k: int = Field(default=4, ge=1, le=64, description="samples per task")
+    temperature: float = Field(default=0.7, ge=0, le=2)
+    top_p: float = Field(default=0.95, gt=0, le=1)
+    max_tokens: int = Field(default=4096, ge=1, description="reply budget in tokens")
+    seed: int = 0
+
+
+class Purpose(StrEnum):
+    """What a sampling is for."""
+
+    EVALUATION = "evaluation"
+    BAND = "band"
+    BATCH = "batch"  # one training step
+
+
+class SamplingRequest(Contract):
+    """`POST /v1/samplings`. Under a known id with an equal body it resumes; with another body it is a 409."""
+
+    sampling_id: Identifier
+    purpose: Purpose = Purpose.EVALUATION
+    domain: Identifier
+    policy: str = Field(default="base", description="`base` or `<run>@<step>`")
+    regime: Regime = Regime()
+    parameters: SamplingParameters = SamplingParameters()
+    split: Split = Split.HOLDOUT
+    fold: int | None = Field(default=None, ge=0, le=1, description="only this half of the split")
+    limit: int | None = Field(default=None, ge=1, description="at most this many tasks, a seeded draw")
+    task_ids: list[str] | None = Field(default=None, description="exactly these tasks (`split`, `limit` are ignored)")
+
+
+class SamplingState(StrEnum):
+    """Where a sampling stands."""
+
+    RUNNING = "running"
+    PAUSED = "paused"  # the infrastructure fails too often; resumes by itself when it answers again
+    DONE = "done"
+    CANCELLED = "cancelled"
+    FAILED = "failed"
+
+
+class Progress(Contract):
+    """Counts of rows. `wanted` = tasks x k."""
+
+    wanted: int
+    landed: int
+    rerolled: int = Field(description="samples asked for again after an infrastructure failure")
+    lost: dict[str, int] = Field(description="reason to count of samples given up")
+    rows_per_second: float
+    tokens_per_second: float
+    eta_seconds: float | None
+
+
+class Sampling(Contract):
+    """`GET /v1/samplings/{id}`."""
+
+    sampling_id: str
+    request: SamplingRequest
+    state: SamplingState
+    progress: Progress
+    policy_name: str = Field(description="served model name the policy resolved to")
+    adapter_digest: str = Field(description="`base` when no adapter")
+    task_set_digest: str
+    prompt_hash: str = Field(description="SHA-256 of the rendered system prompt")
+    error: str = ""
+    void_reason: str | None = None
+    created_at: datetime
+    finished_at: datetime | None = None
+
+
+class Message(Contract):
+    """One chat message, as sent."""
+
+    role: Literal["system", "user", "assistant"]
+    content: str
+
+
+class Row(Contract):
+    """One sample of one task; unique by (sampling_id, task_id, sample_index). Never holds a gold."""
+
+    row_id: int
+    sampling_id: str
+    task_id: str
+    sample_index: int
+    messages: list[Message]
+    prompt_hash: str
+    reply: str
+    prompt_token_ids: list[int]
+    token_ids: list[int]
+    logprobs: list[float] = Field(description="natural log under the sampling distribution, one per reply token")
+    finish_reason: FinishReason
+    sample_ms: float
+    verify_ms: float
+    status: Status
+    reward: float | None
+    sql: str | None
+    reason: str
+    served_model: str
+    adapter_digest: str = Field(description="as reported by the engine's gateway")
+    landed_at: datetime
+
+
+class BatchRequest(Contract):
+    """`POST /v1/batches`: one training step's groups; exactly once per (run_id, step), older attempts get 409.
+
+    Training draws at top_p 1 and top_k off, so that the log-probabilities are of the policy's own distribution.
+    """
+
+    run_id: Identifier
+    attempt: int = Field(ge=1, description="grows by one each time the run's job starts; fences older ones")
+    step: int = Field(ge=0)
+    domain: Identifier
+    policy: str = Field(description="`base` or `<run>@<step>`")
+    adapter_digest: str = Field(description="digest the trainer expects to be served; `base` for none")
+    regime: Regime = Regime()
+    task_ids: list[str] = Field(min_length=1, description="one group per entry, train split only")
+    k: int = Field(ge=2, le=64)
+    temperature: float = Field(default=1.0, gt=0, le=2)
+    max_tokens: int = Field(ge=1)
+    seed: int = 0
+
+
+class BatchSample(Contract):
+    """One completion. A lost sample has no ids, reward None and status `unscorable`."""
+
+    sample_index: int
+    completion_ids: list[int]
+    logprobs: list[float]
+    reward: float | None
+    status: Status
+    finish_reason: FinishReason
+    adapter_digest: str
+
+
+class BatchGroup(Contract):
+    """One NDJSON line of a batch, sent as the group finishes (any order)."""
+
+    kind: Literal["group"] = "group"
+    task_id: str
+    prompt_ids: list[int]
+    samples: list[BatchSample]
+
+
+class BatchEnd(Contract):
+    """The last NDJSON line: without it the stream was cut and the same call must be made again."""
+
+    kind: Literal["end"] = "end"
+    groups: int
+    sample_seconds: float = Field(description="wall time in the engine, longest group")
+    verify_seconds: float = Field(description="wall time in the verifier, summed over groups")
+    replayed_rows: int = Field(description="rows that had already landed in the ledger")
+
+
+BatchLine = Annotated[BatchGroup | BatchEnd, Field(discriminator="kind")]
+
+
+class Estimate(Contract):
+    """A mean over tasks with its 95 % bootstrap interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+class ReportLine(Contract):
+    """One sampling's figures over all its tasks, or over one slice of them."""
+
+    slice: str = Field(description="`all`, `difficulty=easy`, `archetype=window`, …")
+    tasks: int
+    rows: int
+    unscorable: int
+    pass_at_1: Estimate
+    pass_at_k: Estimate
+    pass_hat_k: Estimate
+    headroom: float = Field(description="pass@k - pass@1")
+    no_sql: float
+    sql_error: float
+    mismatch: float
+    refused: float
+    timeout: float
+    cut: float = Field(description="share stopped by the token budget")
+    thought: float = Field(description="share of replies that hold a thinking block")
+    distinct: float = Field(description="mean share of distinct replies in a group")
+    median_tokens: float
+    short_tasks: int = Field(description="tasks with fewer than k scored samples")
+    detectable_effect: float = Field(description="smallest paired pass@1 delta this task count can detect (80 % power)")
+
+
+class Report(Contract):
+    """`GET /v1/reports?sampling=…`."""
+
+    sampling_id: str
+    policy: str
+    adapter_digest: str
+    k: int
+    temperature: float
+    state: SamplingState
+    lines: list[ReportLine] = Field(description="`all` first")
+
+
+class BandRequest(Contract):
+    """`POST /v1/bands`: the train tasks whose raw pass rate lies in [low, high]."""
+
+    band_id: Identifier
+    sampling_id: Identifier
+    low: float = Field(default=0.1, ge=0, le=1)
+    high: float = Field(default=0.9, ge=0, le=1)
+
+    @model_validator(mode="after")
+    def _ordered(self) -> "BandRequest":
+        if self.low >= self.high:
+            raise ValueError("`low` must be below `high`")
+        return self
+
+
+class Band(Contract):
+    """Prompts worth training on, and the policy they were cut on."""
+
+    band_id: str
+    sampling_id: str
+    domain: str
+    policy: str
+    adapter_digest: str
+    low: float
+    high: float
+    task_ids: list[str]
+    considered: int
+    below: int
+    above: int
+
+
+class DeltaRequest(Contract):
+    """`POST /v1/deltas`: two samplings of the same tasks."""
+
+    before: Identifier
+    after: Identifier
+    seed: int = 0
+
+
+class DeltaVerdict(StrEnum):
+    """What a paired delta says."""
+
+    MOVED = "moved"
+    MOVED_REPLICATED = "moved_replicated"
+    MOVED_UNREPLICATED = "moved_unreplicated"
+    MOVED_THE_WRONG_WAY = "moved_the_wrong_way"
+    NO_CHANGE_DETECTED = "no_change_detected"
+    WITHIN_EVAL_NOISE = "within_eval_noise"
+    INSUFFICIENT_DATA = "insufficient_data"
+    NOT_COMPARABLE = "not_comparable"
+
+
+class DeltaLine(Contract):
+    """A paired difference (after minus before), tasks as pairs."""
+
+    slice: str
+    metric: str = Field(description="`pass@1`, `pass@k`, `pass^k`, `no_sql`, `sql_error`, `cut`, `tokens`")
+    tasks: int
+    before: float
+    after: float
+    delta: Estimate
+    p_value: float = Field(description="two-sided sign-flip p-value")
+
+
+class Delta(Contract):
+    """`POST /v1/deltas` answer."""
+
+    before: str
+    after: str
+    before_policy: str
+    after_policy: str
+    verdict: DeltaVerdict
+    sentence: str = Field(description="one sentence that reads the result")
+    differences: list[str] = Field(description="why the sides are not comparable; empty otherwise")
+    detectable_effect: float
+    lines: list[DeltaLine] = Field(description="overall pass@1 first")
+    gained: list[str] = Field(description="ids of tasks whose pass rate rose by half or more")
+    lost: list[str]

@@ -1,0 +1,114 @@
+"""Domain bundles: a folder with a schema, seeds and notes; and the one function that renders a prompt from it."""
+
+import json
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import postgast
+from pydantic import Field, ValidationError
+
+from shared.contracts.base import Contract, Identifier
+from shared.contracts.rollout import Message, Regime
+from shared.ids import sha256_hex
+
+
+class BundleError(ValueError):
+    """The bundle is missing or faulty; the message names the file and the fix."""
+
+
+class DomainSettings(Contract):
+    """`domain.toml`."""
+
+    name: Identifier
+    description: str = ""
+    statement_timeout_seconds: float = Field(default=5.0, gt=0, le=60)
+    round_decimals: int = Field(default=2, ge=0, le=10, description="how the prompt asks for numbers to be rounded")
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """A loaded domain bundle."""
+
+    settings: DomainSettings
+    schema_sql: str
+    seed_sql: str
+    notes: str = ""
+    variants: dict[str, str] = field(default_factory=dict)
+    """Variant name to seed SQL: other rows for the same schema."""
+
+    @property
+    def name(self) -> str:
+        """The domain's name."""
+        return self.settings.name
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the content: settings, schema, seeds and notes."""
+        content = [
+            self.settings.model_dump(),
+            self.schema_sql,
+            self.seed_sql,
+            self.notes,
+            sorted(self.variants.items()),
+        ]
+        return sha256_hex(json.dumps([self.settings.model_dump(), *texts], sort_keys=True))
+
+
+def load_bundle(folder: Path) -> Bundle:
+    """Read a bundle folder. Raises BundleError."""
+    try:
+        settings = DomainSettings.model_validate(tomllib.loads((folder / "domain.toml").read_text()))
+        schema_sql = (folder / "schema.sql").read_text()
+        seed_sql = (folder / "seed.sql").read_text()
+    except FileNotFoundError as error:
+        raise BundleError(
+            f"{error.filename} is missing: a bundle needs domain.toml, schema.sql and seed.sql"
+        ) from error
+    except (tomllib.TOMLDecodeError, ValidationError) as error:
+        raise BundleError(f"{folder / 'domain.toml'} is faulty: {error}") from error
+    notes = folder / "notes.md"
+    variants = {path.stem: path.read_text() for path in sorted((folder / "variants").glob("*.sql"))}
+    return Bundle(settings, schema_sql, seed_sql, notes.read_text() if notes.exists() else "", variants)
+
+
+def find_bundle(name: str, folders: Sequence[Path]) -> Bundle:
+    """The bundle called `name` in the first of `folders` that has it. Raises BundleError naming those it found."""
+    for folder in folders:
+        if (folder / name / "domain.toml").exists():
+            return load_bundle(folder / name)
+    known = sorted({path.parent.name for folder in folders for path in folder.glob("*/domain.toml")})
+    raise BundleError(f"no domain {name!r} in {[str(folder) for folder in folders]}; there are {known}")
+
+
+def table_names(bundle: Bundle) -> list[str]:
+    """Tables in the order the schema creates them."""
+    statements = postgast.parse(bundle.schema_sql).stmts
+    return [s.stmt.create_stmt.relation.relname for s in statements if s.stmt.HasField("create_stmt")]
+
+
+_RULES = """\
+You write PostgreSQL queries for the database below.
+- Answer with exactly one read-only query in one fenced ```sql block.
+- Return only the columns the question asks for, in the order it names them.
+- Round computed numbers that are not whole to {decimals} decimals.
+- Order rows only where the question asks for an order."""
+
+
+def system_prompt(bundle: Bundle, regime: Regime) -> str:
+    """The system prompt of a domain under a regime. The only place where one is made; stored by hash with each row."""
+    prefix = f"{regime.system_prefix}\n" if regime.system_prefix else ""
+    if regime.prompt == "brief":
+        return prefix + "tables: " + ", ".join(table_names(bundle))
+    rules = _RULES.format(decimals=bundle.settings.round_decimals)
+    notes = f"\n\n# Notes\n{bundle.notes.strip()}" if bundle.notes.strip() else ""
+    return f"{prefix}{rules}\n\n# Schema\n{bundle.schema_sql.strip()}{notes}"
+
+
+def messages(bundle: Bundle, regime: Regime, question: str) -> list[Message]:
+    """What is sent for one question."""
+    return [
+        Message(role="system", content=system_prompt(bundle, regime)),
+        Message(role="user", content=question),
+    ]

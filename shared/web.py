@@ -1,0 +1,140 @@
+"""One FastAPI shape for every service: health, readiness, metrics, request ids, problem+json, scoped tokens."""
+
+import inspect
+import logging
+import time
+import uuid
+from collections.abc import Awaitable, Callable
+from typing import Annotated, Any
+
+import uvicorn
+from fastapi import Depends, FastAPI, Header, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse, Response
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from starlette.exceptions import HTTPException
+
+from shared.auth import Scope, TokenFile, require
+from shared.contracts.base import FieldError, Health, Problem, Readiness
+from shared.errors import ServiceError
+from shared.settings import ServiceSettings
+from shared.telemetry import REQUEST_SECONDS, REQUESTS, configure_logging
+
+log = logging.getLogger(__name__)
+
+Check = Callable[[], Awaitable[str]]
+"""Answers `ok` or the reason it fails."""
+
+Versions = Callable[[], dict[str, str] | Awaitable[dict[str, str]]]
+
+
+def problem_response(problem: Problem) -> JSONResponse:
+    """The problem document as a response."""
+    return JSONResponse(problem.model_dump(), status_code=problem.status, media_type="application/problem+json")
+
+
+def create_app(
+    service: str,
+    tokens_file: TokenFile,
+    lifespan: Callable[[FastAPI], Any],
+    checks: dict[str, Check],
+    versions: Versions,
+) -> FastAPI:
+    """A FastAPI app with everything of design section 6 that is common. Add routers to it.
+
+    `checks` decide `/readyz`; `versions` says what the service really runs.
+    """
+    app = FastAPI(title=f"sqlclimb {service}", lifespan=lifespan, docs_url=None, redoc_url=None)
+    app.state.tokens = tokens_file
+
+    @app.get("/healthz", response_model=Health)
+    async def healthz() -> Health:
+        return Health(service=service)
+
+    @app.get("/readyz", response_model=Readiness, responses={503: {"model": Readiness}})
+    async def readyz(response: Response) -> Readiness:
+        results = {}
+        for name, check in checks.items():
+            try:
+                results[name] = await check()
+            except Exception as error:  # a check that breaks is a check that fails
+                results[name] = f"{type(error).__name__}: {error}"
+        ready = all(result == "ok" for result in results.values())
+        response.status_code = 200 if ready else 503
+        try:
+            found = versions()
+            known = await found if inspect.isawaitable(found) else found
+        except Exception as error:
+            known = {"error": f"{type(error).__name__}: {error}"}
+        return Readiness(ready=ready, service=service, checks=results, versions=known)
+
+    @app.get("/metrics", include_in_schema=False)
+    async def metrics() -> Response:
+        return Response(generate_latest(), media_type=CONTENT_TYPE_LATEST)
+
+    _add_handlers(app, service)
+    return app
+
+
+def _add_handlers(app: FastAPI, service: str) -> None:
+    @app.middleware("http")
+    async def observe(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
+        request.state.request_id = request.headers.get("x-request-id") or uuid.uuid4().hex
+        started = time.perf_counter()
+        response = await call_next(request)
+        route = getattr(request.scope.get("route"), "path", "unmatched")
+        REQUESTS.labels(service, request.method, route, response.status_code).inc()
+        REQUEST_SECONDS.labels(service, request.method, route).observe(time.perf_counter() - started)
+        response.headers["x-request-id"] = request.state.request_id
+        return response
+
+    def render(request: Request, status: int, title: str, detail: str, errors: list[FieldError]) -> JSONResponse:
+        instance = getattr(request.state, "request_id", "")
+        return problem_response(Problem(title=title, status=status, detail=detail, instance=instance, errors=errors))
+
+    @app.exception_handler(ServiceError)
+    async def refused(request: Request, error: ServiceError) -> JSONResponse:
+        return render(request, error.status, error.title, error.detail, error.errors)
+
+    @app.exception_handler(RequestValidationError)
+    async def invalid(request: Request, error: RequestValidationError) -> JSONResponse:
+        errors = [
+            FieldError(field=".".join(str(part) for part in fault["loc"][1:]) or "body", message=fault["msg"])
+            for fault in error.errors()
+        ]
+        detail = "; ".join(f"`{fault.field}`: {fault.message}" for fault in errors[:5])
+        return render(request, 422, "Invalid request", f"{detail}. Nothing was done.", errors)
+
+    @app.exception_handler(HTTPException)
+    async def http_error(request: Request, error: HTTPException) -> JSONResponse:
+        return render(request, error.status_code, str(error.detail), "", [])
+
+    @app.exception_handler(Exception)
+    async def crashed(request: Request, error: Exception) -> JSONResponse:
+        log.exception("unhandled error on %s %s", request.method, request.url.path)
+        detail = f"{type(error).__name__}: see the {service} log for this request id"
+        return render(request, 500, "Internal error", detail, [])
+
+
+async def scopes(request: Request, authorization: Annotated[str | None, Header()] = None) -> frozenset[Scope]:
+    """Dependency: the caller's scopes. 401 when the token is missing or unknown."""
+    tokens: TokenFile = request.app.state.tokens
+    return tokens.scopes_of(authorization)
+
+
+Scopes = Annotated[frozenset[Scope], Depends(scopes)]
+
+
+def needs(scope: Scope) -> Any:
+    """A route dependency: `dependencies=[needs(Scope.SAMPLE)]`."""
+
+    async def check(found: Scopes) -> None:
+        require(found, scope)
+
+    return Depends(check)
+
+
+def serve(app: FastAPI, service: str, settings: ServiceSettings) -> None:
+    """Run the app until SIGTERM."""
+    configure_logging(service, settings.log_level)
+    uvicorn.run(app, host=settings.host, port=settings.port, log_config=None, timeout_graceful_shutdown=10)
