@@ -46,14 +46,9 @@ class Bundle:
     @property
     def digest(self) -> str:
         """SHA-256 of the content: settings, schema, seeds and notes."""
-        content = [
-            self.settings.model_dump(),
-            self.schema_sql,
-            self.seed_sql,
-            self.notes,
-            sorted(self.variants.items()),
-        ]
-        return sha256_hex(json.dumps([self.settings.model_dump(), *texts], sort_keys=True))
+        content: list[object] = [self.settings.model_dump(), self.schema_sql, self.seed_sql, self.notes]
+        content.append(sorted(self.variants.items()))
+        return sha256_hex(json.dumps(content, sort_keys=True))
 
 
 def load_bundle(folder: Path) -> Bundle:

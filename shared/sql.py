@@ -13,6 +13,7 @@ def normalise(sql: str) -> str:
     Two texts with equal results here are the same query. Raises SqlSyntaxError.
     """
     try:
-        return postgast.deparse(postgast.parse(sql))
+        text: str = postgast.deparse(postgast.parse(sql))
+        return text
     except postgast.PgQueryError as error:
         raise SqlSyntaxError(str(error)) from error
