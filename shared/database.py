@@ -1,5 +1,6 @@
 """Access to the control database: a pool, and migrations by yoyo (plain SQL in `shared/migrations`)."""
 
+import contextlib
 import sys
 from pathlib import Path
 
@@ -41,7 +42,7 @@ def migrate(dsn: str) -> list[str]:
     """Apply what is missing, one process at a time (yoyo's own lock). Returns the ids applied."""
     backend = yoyo.get_backend(dsn.replace("postgresql://", "postgresql+psycopg://", 1))
     migrations = yoyo.read_migrations(str(MIGRATIONS))
-    with backend.lock():
+    with contextlib.closing(backend.connection), backend.lock():
         pending = backend.to_apply(migrations)
         backend.apply_migrations(pending)
     return [migration.id for migration in pending]

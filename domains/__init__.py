@@ -1,0 +1,1 @@
+"""Domain bundles that ship with sqlclimb: one folder a database."""

@@ -1,0 +1,1 @@
+"""The domain `shop`: an online store, generated from seeds."""

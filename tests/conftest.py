@@ -1,0 +1,73 @@
+"""Fixtures that several parts use: a control database, a tokens file."""
+
+import contextlib
+import secrets
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from shared.auth import Scope, write_tokens
+from shared.database import migrate
+
+TOKEN_SCOPES = {
+    "admin": [Scope.ADMIN],
+    "author": [Scope.AUTHOR, Scope.GOLD],
+    "rollout": [Scope.SAMPLE, Scope.GOLD],
+    "trainer": [Scope.TRAIN, Scope.SAMPLE],
+    "user": [Scope.SAMPLE, Scope.TRAIN, Scope.AUTHOR],
+}
+
+
+def free_port() -> int:
+    """A port nothing listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@pytest.fixture(scope="session")
+def control_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """DSN of the `postgres` database of an embedded control cluster that lives for the session."""
+    port, password = free_port(), secrets.token_hex(16)
+    dsn = f"postgresql://sqlclimb:{password}@127.0.0.1:{port}/postgres"
+    folder = tmp_path_factory.mktemp("control")
+    environment = {"SQLCLIMB_DB": dsn, "SQLCLIMB_CONTROL_DATA": str(folder / "data"), "PATH": "/usr/bin:/bin"}
+    with (folder / "log").open("w") as log:
+        server = subprocess.Popen([sys.executable, "-m", "shared.control_database"], env=environment, stderr=log)
+    try:
+        deadline = time.monotonic() + 60
+        while True:
+            with contextlib.suppress(psycopg.OperationalError), psycopg.connect(dsn):
+                break
+            assert server.poll() is None, (folder / "log").read_text()
+            assert time.monotonic() < deadline, "the control database did not start in 60 s"
+            time.sleep(0.1)
+        yield dsn
+    finally:
+        server.terminate()
+        server.wait(timeout=30)
+
+
+@pytest.fixture
+def control_db(control_cluster: str) -> str:
+    """DSN of a fresh, migrated control database."""
+    name = f"test_{secrets.token_hex(4)}"
+    with psycopg.connect(control_cluster, autocommit=True) as connection:
+        connection.execute(f'CREATE DATABASE "{name}"')
+    dsn = control_cluster.rsplit("/", 1)[0] + f"/{name}"
+    migrate(dsn)
+    return dsn
+
+
+@pytest.fixture
+def tokens(tmp_path: Path) -> Path:
+    """A tokens file with the names of a real stack."""
+    path = tmp_path / "tokens.json"
+    write_tokens(path, TOKEN_SCOPES)
+    return path
