@@ -2,7 +2,6 @@
 
 import contextlib
 import secrets
-import socket
 import subprocess
 import sys
 import time
@@ -12,29 +11,19 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from cli.stack.home import TOKEN_SCOPES, free_ports
 from shared.auth import Scope, write_tokens
 from shared.database import migrate
+from tests.stack import StackHandle
 
-TOKEN_SCOPES = {
-    "admin": [Scope.ADMIN],
-    "author": [Scope.AUTHOR, Scope.GOLD],
-    "rollout": [Scope.SAMPLE, Scope.GOLD],
-    "trainer": [Scope.TRAIN, Scope.SAMPLE],
-    "user": [Scope.SAMPLE, Scope.TRAIN, Scope.AUTHOR],
-}
-
-
-def free_port() -> int:
-    """A port nothing listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+USER_SCOPES = [Scope.SAMPLE, Scope.TRAIN, Scope.AUTHOR]
+"""A person who may do everything but see golds."""
 
 
 @pytest.fixture(scope="session")
 def control_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """DSN of the `postgres` database of an embedded control cluster that lives for the session."""
-    port, password = free_port(), secrets.token_hex(16)
+    port, password = free_ports(1)[0], secrets.token_hex(16)
     dsn = f"postgresql://sqlclimb:{password}@127.0.0.1:{port}/postgres"
     folder = tmp_path_factory.mktemp("control")
     environment = {"SQLCLIMB_DB": dsn, "SQLCLIMB_CONTROL_DATA": str(folder / "data"), "PATH": "/usr/bin:/bin"}
@@ -65,9 +54,23 @@ def control_db(control_cluster: str) -> str:
     return dsn
 
 
+@pytest.fixture(scope="session")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StackHandle]:
+    """The whole local stack as `demo --smoke --keep` leaves it: tasks, a small policy, a run of two steps.
+
+    One for the session (a start costs a minute and 4 GB). A test that breaks a service waits for it to be back.
+    """
+    handle = StackHandle(tmp_path_factory.mktemp("stack"))
+    try:
+        handle.start()
+        yield handle
+    finally:
+        handle.stop()
+
+
 @pytest.fixture
 def tokens(tmp_path: Path) -> Path:
     """A tokens file with the names of a real stack."""
     path = tmp_path / "tokens.json"
-    write_tokens(path, TOKEN_SCOPES)
+    write_tokens(path, TOKEN_SCOPES | {"user": USER_SCOPES})
     return path

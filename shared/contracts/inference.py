@@ -53,7 +53,7 @@ class AdapterRequest(Contract):
     base: str = Field(description="served name of the base model the adapter was trained on")
     digest: Sha256 = Field(description="`shared.artifacts.adapter_digest` of the tensors")
     kind: AdapterKind = AdapterKind.TRAINED
-    probe: Probe
+    probe: Probe | None = Field(default=None, description="needed for a new name; a known one keeps its first probe")
 
 
 class AdapterState(StrEnum):

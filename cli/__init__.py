@@ -1,0 +1,1 @@
+"""The `sqlclimb` command: a thin client of the services, and the local stack."""

@@ -1,0 +1,70 @@
+"""Tables for people."""
+
+from rich.console import Console
+from rich.table import Table
+
+from shared.contracts.rollout import Delta, Estimate, Report
+
+WIDTH = 150
+"""Columns when the output is no terminal."""
+
+
+def console() -> Console:
+    """A console that does not wrap tables when piped."""
+    found = Console()
+    return found if found.is_terminal else Console(width=WIDTH)
+
+
+def interval(estimate: Estimate, signed: bool = False) -> str:
+    """`0.561 [0.530, 0.592]`."""
+    form = "+.3f" if signed else ".3f"
+    return f"{estimate.value:{form}} [{estimate.low:{form}}, {estimate.high:{form}}]"
+
+
+def report_table(reports: list[Report]) -> None:
+    """Each sampling's overall line, then its slices by difficulty and archetype."""
+    table = Table(
+        "sampling", "policy", "slice", "tasks", "pass@1", "pass@k", "pass^k", "headroom", box=None, padding=(0, 1)
+    )
+    for title in ("wrong", "no SQL", "error", "cut", "unscorable", "detectable"):
+        table.add_column(title, justify="right")
+    for found in reports:
+        for line in found.lines:
+            table.add_row(
+                found.sampling_id if line.slice == "all" else "",
+                f"{found.policy} k={found.k}" if line.slice == "all" else "",
+                line.slice,
+                str(line.tasks),
+                interval(line.pass_at_1),
+                f"{line.pass_at_k.value:.3f}",
+                f"{line.pass_hat_k.value:.3f}",
+                f"{line.headroom:.3f}",
+                f"{line.mismatch:.3f}",
+                f"{line.no_sql:.3f}",
+                f"{line.sql_error:.3f}",
+                f"{line.cut:.3f}",
+                str(line.unscorable),
+                f"±{line.detectable_effect:.3f}",
+            )
+    console().print(table)
+
+
+def delta_table(found: Delta) -> None:
+    """The paired lines, the verdict and the sentence."""
+    table = Table("slice", "metric", "tasks", "before", "after", "delta [95 %]", "p", box=None, padding=(0, 1))
+    for line in found.lines:
+        table.add_row(
+            line.slice,
+            line.metric,
+            str(line.tasks),
+            f"{line.before:.3f}",
+            f"{line.after:.3f}",
+            interval(line.delta, signed=True),
+            f"{line.p_value:.4f}",
+        )
+    out = console()
+    out.print(f"delta {found.before_policy} ({found.before}) -> {found.after_policy} ({found.after})")
+    out.print(table)
+    for difference in found.differences:
+        out.print(f"  differs: {difference}")
+    out.print(f"verdict: {found.verdict}. {found.sentence} (smallest detectable effect ±{found.detectable_effect:.3f})")
