@@ -1,0 +1,17 @@
+#!/usr/bin/env bash
+# Acceptance A1 of the first issue: three full demos with different seeds, each delta recomputed from rows alone.
+# About 40 minutes on 2 cores. Logs and results in $1 (default /tmp/sqlclimb-three-seeds).
+set -euo pipefail
+cd "$(dirname "$0")/.."
+out=${1:-/tmp/sqlclimb-three-seeds}
+mkdir -p "$out"
+for seed in ${SEEDS:-0 1 2}; do
+  export SQLCLIMB_HOME=$out/seed-$seed
+  started=$SECONDS
+  .venv/bin/sqlclimb demo --seed "$seed" --keep | tee "$out/seed-$seed.log"
+  echo "seed $seed took $((SECONDS - started)) s"
+  .venv/bin/python scripts/recompute_delta.py "demo-shop-$seed-base" "demo-shop-$seed-after" \
+    --json "$SQLCLIMB_HOME/results/demo-shop-$seed-run.delta.json" | tee -a "$out/seed-$seed.log"
+  .venv/bin/sqlclimb down
+done
+grep -H "^verdict" "$out"/seed-*.log
