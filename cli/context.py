@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 from pydantic import ValidationError
-from shared.bundle_from_sql import BundleFromSqlError
 
 from cli.stack.home import ServedModel, StackHome
 from cli.stack.stack import StackError
@@ -123,7 +122,7 @@ def exit_code(error: BaseException) -> int | None:
         faults = (f"{'.'.join(str(part) for part in fault['loc'])}: {fault['msg']}" for fault in error.errors())
         say_error("; ".join(faults))
         return BAD_INPUT
-    if isinstance(error, UsageError | BundleError | BundleFromSqlError):
+    if isinstance(error, UsageError | BundleError):
         say_error(str(error))
         return BAD_INPUT
     if isinstance(error, StackError | SupervisorUnavailable | ServiceUnreachable):

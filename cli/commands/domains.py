@@ -4,11 +4,11 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from shared.bundle_from_sql import write_bundle
 
 from cli.context import Connection, UsageError, command, say
+from shared.bundle_from_sql import write_bundle
 from shared.contracts.rollout import Regime
-from shared.contracts.verifier import ExecuteRequest, SandboxRequest
+from shared.contracts.verifier import ExplainRequest, SandboxRequest
 from shared.domain import find_bundle, load_bundle, system_prompt, table_names
 
 app = typer.Typer(help="Domain bundles: a schema, its seeds and notes.", no_args_is_help=True)
@@ -45,18 +45,18 @@ async def check(name: str) -> None:
     """Load the bundle in a sandbox and count its rows on every seed."""
     connection = Connection()
     bundle = find_bundle(name, connection.domain_folders())
-    tables = table_names(bundle)
+    counts = "SELECT " + ", ".join(f'(SELECT count(*) FROM "{table}") AS "{table}"' for table in table_names(bundle))
     async with connection.verifier() as verifier:
         sandbox = await verifier.create_sandbox(SandboxRequest(run_id=f"check-{name}", domain=name))
         try:
-            statements = [f'SELECT * FROM "{table}"' for table in tables]
-            answer = await verifier.execute(sandbox.sandbox_id, ExecuteRequest(statements=statements))
+            found = await verifier.explain(sandbox.sandbox_id, ExplainRequest(gold=counts, sql=counts))
         finally:
             await verifier.delete_sandbox(sandbox.sandbox_id)
-    say(f"{name}: digest {bundle.digest[:12]}, PostgreSQL {sandbox.postgres}, ready in {sandbox.ready_ms:.0f} ms")
-    for table, result in zip(tables, answer.results, strict=True):
-        counts = ", ".join(f"{run.seed} {run.rows if run.error is None else run.error}" for run in result.executions)
-        say(f"  {table:<20} {counts or result.refused}")
+    say(f"{name}: digest {bundle.digest[:12]}, PostgreSQL {sandbox.postgres}, seeds {', '.join(sandbox.seeds)} load")
+    say(
+        "  rows on main: "
+        + ", ".join(f"{table} {count}" for table, count in zip(found.gold.columns, found.gold.rows[0], strict=True))
+    )
     say(f"  prompt {len(system_prompt(bundle, Regime()))} characters; notes {'present' if bundle.notes else 'MISSING'}")
 
 
