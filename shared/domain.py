@@ -1,6 +1,7 @@
 """Domain bundles: a folder with a schema, seeds and notes; and the one function that renders a prompt from it."""
 
 import json
+import re
 import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -97,7 +98,8 @@ def system_prompt(bundle: Bundle, regime: Regime) -> str:
     if regime.prompt == "brief":
         return prefix + "tables: " + ", ".join(table_names(bundle))
     rules = _RULES.format(decimals=bundle.settings.round_decimals)
-    notes = f"\n\n# Notes\n{bundle.notes.strip()}" if bundle.notes.strip() else ""
+    text = re.sub(r"<!--.*?-->", "", bundle.notes, flags=re.DOTALL).strip()  # a Markdown comment is for people
+    notes = f"\n\n# Notes\n{text}" if text else ""
     return f"{prefix}{rules}\n\n# Schema\n{bundle.schema_sql.strip()}{notes}"
 
 

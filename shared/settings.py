@@ -16,12 +16,16 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 Settings = TypeVar("Settings", bound=BaseSettings)
 
 
-class ServiceSettings(BaseSettings):
-    """What every HTTP service reads."""
+class CommonSettings(BaseSettings):
+    """How every settings class is read. Each part derives from it: a bare BaseSettings would reset the prefix."""
 
     model_config = SettingsConfigDict(
         env_prefix="SQLCLIMB_", env_file=".env", extra="ignore", cli_kebab_case=True, cli_avoid_json=True
     )
+
+
+class ServiceSettings(CommonSettings):
+    """What every HTTP service reads."""
 
     host: str = Field(default="127.0.0.1", description="address to listen on")
     port: int = Field(ge=1, le=65535, description="port to listen on")
@@ -30,13 +34,13 @@ class ServiceSettings(BaseSettings):
     log_level: str = Field(default="INFO", pattern="^(DEBUG|INFO|WARNING|ERROR)$")
 
 
-class DatabaseSettings(BaseSettings):
+class DatabaseSettings(CommonSettings):
     """The control database."""
 
     db: SecretStr = Field(description="control database DSN, postgresql://user:password@host:port/name")
 
 
-class DomainSettings(BaseSettings):
+class DomainSettings(CommonSettings):
     """Where domain bundles lie."""
 
     domains: list[Path] = Field(
@@ -44,7 +48,7 @@ class DomainSettings(BaseSettings):
     )
 
 
-class ArtifactSettings(BaseSettings):
+class ArtifactSettings(CommonSettings):
     """Where adapters, checkpoints and exports lie."""
 
     artifacts: str = Field(

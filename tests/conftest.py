@@ -1,7 +1,9 @@
 """Fixtures that several parts use: a control database, a tokens file."""
 
 import contextlib
+import os
 import secrets
+import signal
 import subprocess
 import sys
 import time
@@ -28,7 +30,9 @@ def control_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder = tmp_path_factory.mktemp("control")
     environment = {"SQLCLIMB_DB": dsn, "SQLCLIMB_CONTROL_DATA": str(folder / "data"), "PATH": "/usr/bin:/bin"}
     with (folder / "log").open("w") as log:
-        server = subprocess.Popen([sys.executable, "-m", "shared.control_database"], env=environment, stderr=log)
+        argv = [sys.executable, "-m", "shared.control_database"]
+        # a group of its own: as root the child is bwrap, and a signal to it alone leaves Postgres running
+        server = subprocess.Popen(argv, env=environment, stderr=log, start_new_session=True)
     try:
         deadline = time.monotonic() + 60
         while True:
@@ -39,7 +43,8 @@ def control_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             time.sleep(0.1)
         yield dsn
     finally:
-        server.terminate()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(server.pid, signal.SIGTERM)
         server.wait(timeout=30)
 
 

@@ -20,9 +20,9 @@ CREATE TABLE products (
   product_name text NOT NULL UNIQUE,
   category_id integer NOT NULL REFERENCES categories (category_id),  -- always a second-level category
   supplier_id integer REFERENCES suppliers (supplier_id),            -- NULL = made by the store itself
-  price numeric(10,2) NOT NULL CHECK (price >= 0),  -- list price today
-  cost numeric(10,2) NOT NULL CHECK (cost >= 0),    -- what one unit costs the store
-  stock integer NOT NULL CHECK (stock >= 0),        -- units in the warehouses
+  price numeric(10,2) NOT NULL CHECK (price >= 0),          -- list price today
+  unit_cost numeric(10,2) NOT NULL CHECK (unit_cost >= 0),  -- what one unit costs the store
+  stock integer NOT NULL CHECK (stock >= 0),                -- units in the warehouses
   color text,                                       -- black, blue, green, red, white; NULL = comes in one look only
   weight_kg numeric(6,2) CHECK (weight_kg > 0),     -- NULL = never weighed
   launched_on date NOT NULL,

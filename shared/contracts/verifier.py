@@ -167,7 +167,9 @@ class Execution(Contract):
     signature: str = Field(description="digest of the rows as a multiset; equal results have equal signatures")
     stable: bool = Field(description="every repeat gave the same multiset")
     all_null: bool
-    error: str | None
+    error: str | None = Field(
+        description="None, or what failed and why: `sql_error: …`, `timeout: …`, `oversized: …`, `infrastructure: …`"
+    )
 
 
 class ExecutedStatement(Contract):
