@@ -1,0 +1,216 @@
+"""Profile `standard` on results, without a database."""
+
+import random
+import time
+from collections.abc import Sequence
+from decimal import Decimal
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from services.verifier.comparison import Table, compare
+from services.verifier.signature import signature
+from services.verifier.tolerance import close
+from services.verifier.values import Value, decoder
+
+Row = tuple[Value, ...]
+
+
+def table(rows: Sequence[Row]) -> Table:
+    width = len(rows[0]) if rows else 0
+    return Table(tuple(f"c{i}" for i in range(width)), rows)
+
+
+def equal(gold: Sequence[Row], candidate: Sequence[Row], groups: Sequence[int] | None = None) -> bool:
+    return compare(table(gold), table(candidate), groups).equal
+
+
+def permuted(rows: Sequence[Row], order: Sequence[int]) -> list[Row]:
+    return [tuple(row[i] for i in order) for row in rows]
+
+
+numbers = st.integers(-50, 50).map(Decimal) | st.decimals(-9, 9, places=3)
+cells: st.SearchStrategy[Value] = (
+    st.none() | numbers | st.sampled_from(["a", "b", "c", ""]) | st.booleans().map(lambda flag: ("bool", flag))
+)
+
+
+@st.composite
+def results(draw: st.DrawFn, minimum_columns: int = 1) -> list[Row]:
+    width = draw(st.integers(minimum_columns, 5))
+    return draw(st.lists(st.tuples(*[cells] * width), min_size=1, max_size=12))
+
+
+@given(results(), st.randoms(use_true_random=False))
+def test_equal_under_any_order_of_rows_and_columns(rows: list[Row], chance: random.Random) -> None:
+    columns = list(range(len(rows[0])))
+    chance.shuffle(columns)
+    shuffled = permuted(rows, columns)
+    chance.shuffle(shuffled)
+    assert equal(rows, rows)
+    assert equal(rows, shuffled)
+
+
+@given(results(), st.data())
+def test_a_dropped_row_is_seen_also_when_it_was_a_duplicate(rows: list[Row], data: st.DataObject) -> None:
+    doubled = [*rows, data.draw(st.sampled_from(rows))]
+    assert not equal(doubled, rows)
+    assert not equal(rows, doubled)
+
+
+@given(st.lists(st.sampled_from("abcd"), min_size=2, max_size=8))
+def test_duplicates_are_counted(names: list[str]) -> None:
+    assume(len(set(names)) > 1)
+    gold: list[Row] = [(name, Decimal(1)) for name in [*names, names[0]]]
+    other = next(name for name in names if name != names[0])
+    candidate: list[Row] = [(name, Decimal(1)) for name in [*names, other]]
+    assert not equal(gold, candidate)
+
+
+@given(results(), st.data())
+def test_a_changed_cell_is_seen(rows: list[Row], data: st.DataObject) -> None:
+    row = data.draw(st.integers(0, len(rows) - 1))
+    column = data.draw(st.integers(0, len(rows[0]) - 1))
+    changed = [list(values) for values in rows]
+    changed[row][column] = "a value that no strategy draws"
+    assert not equal(rows, [tuple(values) for values in changed])
+
+
+@given(st.lists(st.integers(0, 1000), min_size=2, max_size=10, unique=True), st.randoms(use_true_random=False))
+def test_values_paired_with_other_rows_are_seen(values: list[int], chance: random.Random) -> None:
+    names = [f"n{value}" for value in values]
+    moved = [*names[1:], names[0]]
+    gold: list[Row] = [(Decimal(value), name) for value, name in zip(values, names, strict=True)]
+    candidate: list[Row] = [(Decimal(value), name) for value, name in zip(values, moved, strict=True)]
+    chance.shuffle(candidate)
+    assert not equal(gold, candidate)
+
+
+@given(results(), st.randoms(use_true_random=False))
+def test_order_counts_between_tie_groups_and_not_within(rows: list[Row], chance: random.Random) -> None:
+    groups = sorted(chance.randrange(3) for _ in rows)
+    within = [
+        row
+        for group in sorted(set(groups))
+        for row in chance.sample(
+            [row for row, number in zip(rows, groups, strict=True) if number == group], groups.count(group)
+        )
+    ]
+    assert equal(rows, within, groups)
+
+
+@given(results())
+def test_reversed_rows_are_another_sequence(rows: list[Row]) -> None:
+    assume(len(set(rows)) > 1)
+    distinct = list(dict.fromkeys(rows))
+    numbered: list[Row] = [(("row", i), *row) for i, row in enumerate(distinct)]
+    assert not equal(numbered, numbered[::-1], range(len(numbered)))
+    assert equal(numbered, numbered[::-1])
+
+
+@given(results(), st.randoms(use_true_random=False))
+def test_signatures_follow_the_multiset(rows: list[Row], chance: random.Random) -> None:
+    shuffled = chance.sample(rows, len(rows))
+    assert signature(rows) == signature(shuffled)
+    assert signature([*rows, rows[0]]) != signature(rows)
+
+
+@pytest.mark.parametrize(
+    "gold, candidate, same",
+    [
+        ("0.1234", "0.12", True),
+        ("2.675", "2.68", True),
+        ("2.68", "2.675", True),
+        ("0.004", "0", False),
+        ("0", "0.004", False),
+        ("0.004", "0.009", False),
+        ("100", "100.005", True),
+        ("100", "100.006", False),
+        ("1e300", "1e300", True),
+        ("0", "0.00", True),
+        ("-3.333333", "-3.33", True),
+    ],
+)
+def test_half_a_cent_and_five_percent(gold: str, candidate: str, same: bool) -> None:
+    assert close(Decimal(gold), Decimal(candidate)) is same
+    assert equal([(Decimal(gold), "x")], [("x", Decimal(candidate))]) is same
+
+
+def test_overlapping_tolerances_are_matched_row_by_row() -> None:
+    gold: list[Row] = [(Decimal("1.000"), "a"), (Decimal("1.004"), "a"), (Decimal("1.008"), "a")]
+    chain: list[Row] = [(Decimal("1.004"), "a"), (Decimal("1.008"), "a"), (Decimal("1.012"), "a")]
+    broken: list[Row] = [(Decimal("1.004"), "a"), (Decimal("1.012"), "a"), (Decimal("1.012"), "a")]
+    assert equal(gold, chain)
+    assert not equal(gold, broken)
+
+
+def test_no_kind_equals_another() -> None:
+    one = [decoder(23)("1"), decoder(25)("1"), decoder(16)("t"), decoder(1186)("PT1S"), decoder(17)("\\x01"), None]
+    for index, gold in enumerate(one):
+        assert [equal([(gold,)], [(candidate,)]) for candidate in one] == [index == other for other in range(len(one))]
+
+
+OIDS = {
+    "numeric": 1700, "float8": 701, "text": 25, "bool": 16, "date": 1082, "timestamp": 1114, "timestamptz": 1184,
+    "interval": 1186, "time": 1083, "timetz": 1266, "jsonb": 3802, "int4[]": 1007, "text[]": 1009, "int4range": 3904,
+    "numrange": 3906, "nummultirange": 4532, "bytea": 17, "money": 790, "uuid": 2950,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "left, right, same",
+    [
+        (("numeric", "1.50"), ("float8", "1.5"), True),
+        (("float8", "NaN"), ("numeric", "NaN"), True),
+        (("float8", "Infinity"), ("float8", "-Infinity"), False),
+        (("money", "$1,234.50"), ("numeric", "1234.5"), True),
+        (("text", " Ab "), ("text", "aB"), True),
+        (("text", "1,000"), ("text", "1000"), False),
+        (("date", "2024-02-29"), ("timestamp", "2024-02-29 00:00:00"), True),
+        (("date", "2024-02-29"), ("timestamp", "2024-02-29 00:00:01"), False),
+        (("timestamptz", "2024-01-01 02:00:00+02"), ("timestamptz", "2024-01-01 00:00:00+00"), True),
+        (("timestamp", "2024-01-01 00:00:00.5"), ("timestamp", "2024-01-01 00:00:00.500000"), True),
+        (("date", "0044-03-15 BC"), ("date", "0044-03-15"), False),
+        (("date", "infinity"), ("timestamp", "infinity"), True),
+        (("date", "2024-01-01"), ("text", "2024-01-01"), False),
+        (("interval", "P1Y"), ("interval", "P12M"), True),
+        (("interval", "P1DT24H"), ("interval", "P2D"), True),
+        (("interval", "PT0.5S"), ("interval", "PT0.25S"), False),
+        (("time", "10:00:00"), ("timetz", "12:00:00+02"), True),
+        (("jsonb", '{"a": 1, "b": [1.0]}'), ("jsonb", '{"b": [1], "a": 1.0}'), True),
+        (("jsonb", '{"a": "1"}'), ("jsonb", '{"a": 1}'), False),
+        (("jsonb", "true"), ("jsonb", "1"), False),
+        (("int4[]", "{1,2,NULL}"), ("int4[]", "{1,2,NULL}"), True),
+        (("int4[]", "{1,2}"), ("int4[]", "{2,1}"), False),
+        (("text[]", '{"NULL",a}'), ("text[]", "{NULL,a}"), False),
+        (("text[]", '{"a,b"}'), ("text[]", "{a,b}"), False),
+        (("int4[]", "{{1,2},{3,4}}"), ("int4[]", "{1,2,3,4}"), False),
+        (("numrange", "[1.0,2)"), ("numrange", "[1,2.00)"), True),
+        (("numrange", "[1,2)"), ("numrange", "[1,2]"), False),
+        (("int4range", "empty"), ("int4range", "empty"), True),
+        (("nummultirange", "{[1,2),[3.0,4)}"), ("nummultirange", "{[1.0,2),[3,4)}"), True),
+        (("nummultirange", "{[1,2),[3,4)}"), ("nummultirange", "{[1,2),[3,5)}"), False),
+        (("bytea", "\\x41"), ("text", "A"), False),
+        (("uuid", "A0EEBC99-9C0B-4EF8-BB6D-6BB9BD380A11"), ("text", "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"), True),
+    ],
+)  # fmt: skip
+def test_values_by_type(left: tuple[str, str], right: tuple[str, str], same: bool) -> None:
+    (left_type, left_text), (right_type, right_text) = left, right
+    gold, candidate = decoder(OIDS[left_type])(left_text), decoder(OIDS[right_type])(right_text)
+    assert equal([(gold,)], [(candidate,)]) is same
+
+
+def test_many_alike_columns_cost_no_factorial() -> None:
+    chance = random.Random(7)
+    width, height = 20, 200
+    gold: list[Row] = [tuple(Decimal(chance.randrange(2)) for _ in range(width)) for _ in range(height)]
+    order = list(range(width))
+    chance.shuffle(order)
+    candidate = permuted(gold, order)
+    chance.shuffle(candidate)
+    wrong = [*candidate[:-1], tuple(1 - value if isinstance(value, Decimal) else value for value in candidate[-1])]
+    started = time.perf_counter()
+    assert equal(gold, candidate)
+    assert not equal(gold, wrong)
+    assert time.perf_counter() - started < 5
