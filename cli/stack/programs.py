@@ -87,7 +87,7 @@ def programs(home: StackHome, state: StackState) -> dict[str, Program]:
             {"SQLCLIMB_CONTROL_DATA": str(home.folder / "control-database")},
         ),
         Program("ray", ray_argv(home, state)),
-        service_program("verifier", ports, {"SQLCLIMB_SANDBOXES": str(home.short_folder / "sandboxes")}),
+        service_program("verifier", ports, {"SQLCLIMB_SANDBOXES": str(home.sandboxes)}),
         service_program("author", ports),
     ]
     if state.model is not None:
@@ -136,6 +136,12 @@ def ray_argv(home: StackHome, state: StackState) -> list[str]:
         "--include-dashboard=true",
         "--dashboard-host=127.0.0.1",
         f"--dashboard-port={state.ports['ray_dashboard']}",
+        # all of Ray's fixed ports: two stacks would share the defaults, and jobs then find no agent
+        f"--dashboard-agent-listen-port={state.ports['ray_agent']}",
+        f"--dashboard-agent-grpc-port={state.ports['ray_agent_grpc']}",
+        f"--ray-client-server-port={state.ports['ray_client']}",
+        f"--metrics-export-port={state.ports['ray_metrics']}",
+        f"--runtime-env-agent-port={state.ports['ray_runtime_env']}",
         f"--num-cpus={RAY_CPUS}",
         f"--object-store-memory={RAY_OBJECT_STORE_BYTES}",
         f"--temp-dir={home.short_folder / 'ray'}",

@@ -1,7 +1,6 @@
 """Up, down and status of the local stack."""
 
 import asyncio
-import contextlib
 import json
 import shutil
 import time
@@ -72,7 +71,8 @@ class Stack:
         """Stop everything, also what a killed supervisor left behind. Returns how many leftovers were ended."""
         self._supervisor.shutdown()
         leftovers = reap(self.home)
-        shutil.rmtree(self.home.short_folder, ignore_errors=True)
+        for folder in (self.home.short_folder, self.home.sandboxes):
+            shutil.rmtree(folder, ignore_errors=True)
         return leftovers
 
     async def status(self) -> dict[str, PartStatus]:
@@ -112,9 +112,13 @@ class Stack:
     def _migrate(self, state: StackState) -> None:
         deadline = time.monotonic() + READY_SECONDS
         while True:
-            with contextlib.suppress(psycopg.OperationalError):
+            try:
                 migrate(database_dsn(state))
                 return
+            except psycopg.OperationalError as error:
+                if "authentication failed" in str(error):
+                    data = self.home.folder / "control-database"
+                    raise StackError(f"{data} was made under another {self.home.state_file}: restore it") from error
             self._check_alive(["postgres"])
             if time.monotonic() > deadline:
                 raise StackError(f"the control database did not start: see {self.home.logs / 'postgres.log'}")

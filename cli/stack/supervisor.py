@@ -1,6 +1,7 @@
 """supervisord for one stack: its configuration, its start, and calls over its socket."""
 
 import configparser
+import contextlib
 import os
 import subprocess
 import sys
@@ -24,6 +25,10 @@ class SupervisorUnavailable(RuntimeError):
     """supervisord does not answer."""
 
 
+class SupervisorRefused(RuntimeError):
+    """supervisord answers with a fault, e.g. while it shuts down."""
+
+
 class Supervisor:
     """One stack's supervisord."""
 
@@ -33,9 +38,11 @@ class Supervisor:
         self._configuration = home.folder / "supervisord.conf"
 
     def is_running(self) -> bool:
-        """Whether it answers."""
+        """Whether it answers; while it shuts down it still does."""
         try:
             self._call("getState")
+        except SupervisorRefused:
+            return True
         except SupervisorUnavailable:
             return False
         return True
@@ -61,7 +68,11 @@ class Supervisor:
                 stderr=output,
                 start_new_session=True,
                 env=environment
-                | {"PATH": os.defpath, "HOME": str(self._home.folder), STACK_VARIABLE: str(self._home.folder)},
+                | {
+                    "PATH": os.environ.get("PATH", os.defpath),
+                    "HOME": str(self._home.folder),
+                    STACK_VARIABLE: str(self._home.folder),
+                },
             )
         deadline = time.monotonic() + START_SECONDS
         while not self.is_running():
@@ -91,10 +102,8 @@ class Supervisor:
 
     def shutdown(self) -> None:
         """Stop every program and supervisord itself; returns when it is gone."""
-        try:
+        with contextlib.suppress(SupervisorUnavailable, SupervisorRefused):
             self._call("shutdown")
-        except SupervisorUnavailable:
-            return
         deadline = time.monotonic() + STOP_SECONDS + 10
         while self.is_running() and time.monotonic() < deadline:
             time.sleep(0.1)
@@ -104,7 +113,7 @@ class Supervisor:
         try:
             return getattr(proxy.supervisor, method)(*arguments)
         except Fault as fault:
-            raise RuntimeError(f"supervisord {method}{arguments}: {fault.faultString}") from fault
+            raise SupervisorRefused(f"supervisord {method}{arguments}: {fault.faultString}") from fault
         except (OSError, ConnectionError) as error:
             raise SupervisorUnavailable(str(error)) from error
         finally:

@@ -95,4 +95,6 @@ class AdapterList(Contract):
     """`GET /v1/adapters`, newest first."""
 
     base: str = Field(description="served name of the base model")
+    model: str = Field(default="", description="folder or name the base was loaded from; empty when not told")
+    max_lora_rank: int | None = Field(default=None, description="largest LoRA rank served; None when not told")
     adapters: list[Adapter]

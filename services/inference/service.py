@@ -1,0 +1,294 @@
+"""Adapters: publish (check, load, prove, flip to ready), restore after an engine's restart, drain, unload.
+
+Invariants: a name stands for one set of weights for ever; a request reaches a replica only under a name that was
+proven in the engine process running there now; nothing falls through to base.
+"""
+
+import asyncio
+import logging
+import time
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+
+from services.inference import metrics
+from services.inference.base_model import BaseUnreadable
+from services.inference.checks import AdapterRefused
+from services.inference.fetching import Fetcher, Files
+from services.inference.fleet import Fleet
+from services.inference.probe import shape_fault
+from services.inference.replica import EngineUnreachable, Replica
+from services.inference.repository import Record, Repository
+from services.inference.slots import Slots
+from shared.contracts.inference import Adapter, AdapterList, AdapterRequest, AdapterState, Probe
+from shared.errors import Conflict, Invalid, NotFound, ServiceError, Unavailable
+from shared.ids import BASE_DIGEST, ServedName, parse_served_name
+
+log = logging.getLogger(__name__)
+
+TEND_SECONDS = 1.0
+"""How often the engines are looked at: a restarted one is found and filled within this."""
+
+OUTCOMES = {409: "conflict", 422: "refused", 503: "unavailable"}
+
+
+@dataclass(frozen=True)
+class Target:
+    """What a generation request asked for."""
+
+    model: str
+    digest: str
+    policy: str
+    """Label of metrics: `base` or the run."""
+    use: AbstractContextManager[None]
+    """Held while the request is in flight."""
+
+
+class AdapterService:
+    """The registry, and what the fleet holds of it."""
+
+    def __init__(
+        self, repository: Repository, fleet: Fleet, fetcher: Fetcher, max_loras: int, drain_seconds: float
+    ) -> None:
+        self.fleet = fleet
+        self._repository = repository
+        self._fetcher = fetcher
+        self._max_loras = max_loras
+        self._drain_seconds = drain_seconds
+        self._slots = Slots()
+        self._lock = asyncio.Lock()  # one change of what is loaded at a time
+        self._publishing: set[asyncio.Task[Adapter]] = set()
+
+    async def start(self) -> None:
+        """Take up what a predecessor left: its ready adapters are proven again before they serve."""
+        await self._repository.abandon_loading()
+        newest_first = await self._repository.all(AdapterState.READY)
+        for record in newest_first[: self._max_loras]:
+            self._slots.add(record)
+        for record in newest_first[self._max_loras :]:
+            await self._repository.leave(record.name, AdapterState.UNLOADED, "fewer slots after a restart")
+        self._fetcher.keep_only({record.folder.name for record in self._slots.records if record.folder})
+
+    async def tend(self) -> None:
+        """For ever: look at the engines, restore what one has lost."""
+        while True:
+            try:
+                await self.reconcile()
+            except Exception:  # the database may be away: the next look may work
+                log.exception("engines could not be looked at")
+            await asyncio.sleep(TEND_SECONDS)
+
+    async def adapters(self) -> AdapterList:
+        """All adapters, newest first."""
+        records = await self._repository.all()
+        return AdapterList(
+            base=self.fleet.base,
+            model=self._fetcher.model,
+            max_lora_rank=self._fetcher.max_rank,
+            adapters=[record.adapter for record in records],
+        )
+
+    async def adapter(self, name: str) -> Adapter:
+        """One adapter. Raises NotFound."""
+        record = await self._repository.find(name)
+        if record is None or record.removed:
+            raise NotFound(f"no adapter {name!r} was published")
+        return record.adapter
+
+    def missing(self) -> list[str]:
+        """Ready adapters that some replica does not serve now."""
+        return [record.name for record in self._slots.records if not self.fleet.everywhere(record.name)]
+
+    def models(self) -> list[str]:
+        """The base and the ready adapters."""
+        return [self.fleet.base, *(record.name for record in self._slots.records)]
+
+    async def target(self, model: str) -> Target:
+        """What serves `model`. Raises NotFound for an unknown name, Conflict for one that is not ready."""
+        if model == self.fleet.base:
+            return Target(model, BASE_DIGEST, BASE_DIGEST, nullcontext())
+        slot = self._slots.get(model)
+        if slot is not None:
+            adapter = slot.record.adapter
+            return Target(model, adapter.digest, adapter.run_id, self._slots.use(slot))
+        record = await self._repository.find(model)
+        if record is None or record.removed:
+            raise NotFound(f"no model {model!r} is served here; GET /v1/models lists them. Nothing was generated")
+        state = record.adapter.state
+        words = "being unloaded" if state is AdapterState.READY else f"{state} ({record.adapter.reason})"
+        raise Conflict(f"adapter {model} is {words}; nothing was generated. PUT /v1/adapters/{model} serves it again")
+
+    async def route(self, model: str) -> Replica:
+        """The least loaded replica that serves `model` now. Raises Unavailable with the engines' state."""
+        replica = self.fleet.choose(model)
+        if replica is None:
+            await self.reconcile()
+            replica = self.fleet.choose(model)
+        if replica is None:
+            raise Unavailable(f"{model} cannot be served now: {self.fleet.state}. Nothing was generated; ask again")
+        return replica
+
+    async def publish(self, name: str, request: AdapterRequest) -> Adapter:
+        """Make an adapter ready. Goes on to its end when the caller hangs up; asking again tells how it ended.
+
+        Raises Invalid (refused, with the reason), Conflict (the name stands for other weights), Unavailable.
+        """
+        task = asyncio.create_task(self._publish(name, request))
+        self._publishing.add(task)
+        task.add_done_callback(self._publishing.discard)
+        return await asyncio.shield(task)
+
+    async def _publish(self, name: str, request: AdapterRequest) -> Adapter:
+        started, outcome = time.perf_counter(), "failed"
+        try:
+            parts = self._check_request(name, request)
+            async with self._lock:
+                adapter = await self._publish_locked(name, parts, request)
+            outcome = "ready"
+            return adapter
+        except ServiceError as error:
+            outcome = OUTCOMES.get(error.status, outcome)
+            raise
+        finally:
+            metrics.PUBLISHES.labels(outcome).inc()
+            metrics.PUBLISH_SECONDS.observe(time.perf_counter() - started)
+
+    def _check_request(self, name: str, request: AdapterRequest) -> ServedName:
+        try:
+            parts = parse_served_name(name)
+        except ValueError as error:
+            raise Invalid(f"{error}. Nothing was loaded") from error
+        if not request.digest.startswith(parts.digest8):
+            raise Invalid(f"the name says digest {parts.digest8}…, the body {request.digest[:8]}…. Nothing was loaded")
+        if request.base != self.fleet.base:
+            raise Invalid(f"base {request.base!r} is not served here: {self.fleet.base!r} is. Nothing was loaded")
+        if request.probe is not None and (problem := shape_fault(request.probe)):
+            raise Invalid(f"{problem}. Nothing was loaded")
+        return parts
+
+    async def _publish_locked(self, name: str, parts: ServedName, request: AdapterRequest) -> Adapter:
+        known = await self._repository.find(name)
+        probe = _agree(known, request)
+        if name in self._slots:
+            return await self._already_served(name)
+        try:
+            files = await self._fetcher.fetch(name, request)
+        except BaseUnreadable as error:
+            raise Unavailable(f"{error}. Nothing was loaded") from error
+        except AdapterRefused as error:
+            await self._repository.begin(name, parts, request, probe)
+            raise await self._refuse(name, error) from error
+        if known is not None and known.config_digest not in (None, files.config_digest):
+            await self._fetcher.discard(files.folder)
+            raise Conflict(
+                f"{name} was served with another adapter_config.json, and the engines' cached prompts are of that "
+                "one. Nothing was loaded; publish under a new name"
+            )
+        await self._repository.begin(name, parts, request, probe)
+        try:
+            await self._bring_up(name, request, probe, files)
+        except AdapterRefused as error:
+            raise await self._refuse(name, error, files) from error
+        except (EngineUnreachable, Unavailable) as error:
+            await self.fleet.unload(name)
+            await self._fetcher.discard(files.folder)
+            await self._repository.leave(name, AdapterState.UNLOADED, f"publish failed: {error}")
+            raise Unavailable(f"{error}. {name} was not published; put it again") from error
+        return await self.adapter(name)
+
+    async def _already_served(self, name: str) -> Adapter:
+        if self._slots.get(name) is None:
+            raise Conflict(f"{name} is being unloaded; put it again when that has ended")
+        await self._restore_all()
+        if not self.fleet.everywhere(name):
+            raise Unavailable(f"{name} is published, but not every engine serves it now: {self.fleet.state}")
+        return await self.adapter(name)
+
+    async def _bring_up(self, name: str, request: AdapterRequest, probe: Probe, files: Files) -> None:
+        """Load and prove on every replica, then ready. Raises AdapterRefused, EngineUnreachable, Unavailable."""
+        await self._make_room()
+        await self._repository.loading(name, files)
+        started = time.perf_counter()
+        result = await self.fleet.publish(name, files.folder, probe, request.kind)
+        load_ms = (time.perf_counter() - started) * 1000
+        self._slots.add(await self._repository.ready(name, result, load_ms))
+        metrics.ADAPTERS_LOADED.set(len(self._slots))
+        log.info("adapter ready", extra={"fields": {"adapter": name, "load_ms": load_ms, **result.model_dump()}})
+
+    async def _make_room(self) -> None:
+        while len(self._slots) >= self._max_loras:
+            victim = await self._slots.close_least_recent(self._drain_seconds)
+            if victim is None:
+                raise Unavailable(f"all {self._max_loras} adapter slots (SQLCLIMB_MAX_LORAS) have requests in flight")
+            await self._retire(victim.record, f"its slot was needed: there are {self._max_loras} (SQLCLIMB_MAX_LORAS)")
+
+    async def _refuse(self, name: str, reason: AdapterRefused, files: Files | None = None) -> Invalid:
+        if files is not None:
+            await self.fleet.unload(name)
+            await self._fetcher.discard(files.folder)
+        await self._repository.leave(name, AdapterState.REFUSED, str(reason))
+        log.warning("adapter refused", extra={"fields": {"adapter": name, "reason": str(reason)}})
+        return Invalid(f"adapter {name} was refused: {reason}. It is loaded nowhere")
+
+    async def _retire(self, record: Record, reason: str) -> None:
+        self._slots.drop(record.name)
+        metrics.ADAPTERS_LOADED.set(len(self._slots))
+        await self.fleet.unload(record.name)
+        if record.folder is not None:
+            await self._fetcher.discard(record.folder)
+        await self._repository.leave(record.name, AdapterState.UNLOADED, reason)
+        log.info("adapter unloaded", extra={"fields": {"adapter": record.name, "reason": reason}})
+
+    async def remove(self, name: str) -> None:
+        """Drain, unload, forget. Raises NotFound, Conflict when requests do not end."""
+        await self.adapter(name)
+        slot = self._slots.get(name)
+        if slot is not None and not await self._slots.drain(slot, self._drain_seconds):
+            raise Conflict(
+                f"{name} still has {slot.in_flight} requests in flight after {self._drain_seconds:g} s; it was kept"
+            )
+        async with self._lock:
+            record = await self._repository.find(name)
+            if record is not None:
+                await self._retire(record, "removed")
+            await self._repository.forget(name)
+
+    async def reconcile(self) -> None:
+        """Make every replica that answers serve exactly the ready adapters."""
+        async with self._lock:
+            await self._restore_all()
+
+    async def _restore_all(self) -> None:
+        for replica in await self.fleet.refresh([record.name for record in self._slots.records]):
+            for record in self._slots.records:
+                if record.name not in replica.proven:
+                    await self._restore(replica, record)
+
+    async def _restore(self, replica: Replica, record: Record) -> None:
+        """Give an adapter back to a replica that lost it; one that fails its probe there is served no more."""
+        try:
+            if record.folder is None or not record.folder.is_dir():
+                raise AdapterRefused(f"its files in {record.folder} are gone")
+            await self.fleet.prove(replica, record.name, record.folder, record.probe, record.adapter.kind)
+        except EngineUnreachable as error:
+            log.warning("restoring %s: %s", record.name, error)
+        except AdapterRefused as error:
+            await self._retire(record, f"it could not be restored after a restart: {error}")
+        else:
+            metrics.RELOADS.inc()
+            log.info("adapter restored", extra={"fields": {"adapter": record.name, "engine": replica.url}})
+
+
+def _agree(known: Record | None, request: AdapterRequest) -> Probe:
+    """The probe to use. Raises Conflict when the name stands for something else, Invalid without a probe."""
+    if known is not None:
+        same = (known.adapter.digest, known.adapter.base, known.adapter.kind)
+        if same != (request.digest, request.base, request.kind):
+            raise Conflict(
+                f"{known.name} stands for digest {known.adapter.digest[:12]}… (base {known.adapter.base}, "
+                f"{known.adapter.kind}); names are never reused. Nothing was loaded; publish under a new name"
+            )
+        if request.probe is None or known.adapter.state is not AdapterState.REFUSED:
+            return known.probe
+    if request.probe is None:
+        raise Invalid("`probe` is needed to publish a new name: without it nothing proves what is served")
+    return request.probe

@@ -1,0 +1,59 @@
+"""Which adapter yields its slot, and when."""
+
+import asyncio
+from contextlib import ExitStack
+
+from services.inference.repository import Record
+from services.inference.slots import Slots
+from shared.contracts.inference import Adapter, AdapterKind, AdapterState, Probe, ProbeSequence
+
+PROBE = Probe(sequences=[ProbeSequence(token_ids=[1, 2], start=1, logprobs=[-1.0])])
+
+
+def slots_of(*names: str) -> Slots:
+    slots = Slots()
+    for name in names:
+        fields = {"name": name, "run_id": "run", "step": 1, "uri": "file:///x", "base": "base", "digest": "d"}
+        adapter = Adapter(**fields, kind=AdapterKind.TRAINED, state=AdapterState.READY)
+        slots.add(Record(adapter, PROBE, None, None, removed=False))
+    return slots
+
+
+async def test_least_recently_used_idle_adapter_is_closed() -> None:
+    slots = slots_of("a", "b", "c")
+    for name in ("a", "c"):
+        slot = slots.get(name)
+        assert slot is not None
+        with slots.use(slot):
+            pass
+    victim = await slots.close_least_recent(seconds=1.0)
+    assert victim is not None
+    assert victim.record.name == "b"
+    assert slots.get("b") is None  # new requests are turned away at once
+
+
+async def test_adapter_with_requests_in_flight_is_waited_for() -> None:
+    slots = slots_of("a")
+    slot = slots.get("a")
+    assert slot is not None
+    with ExitStack() as requests:
+        requests.enter_context(slots.use(slot))
+        requests.enter_context(slots.use(slot))
+        assert await slots.close_least_recent(seconds=0.01) is None
+        waiting = asyncio.create_task(slots.close_least_recent(seconds=30.0))
+        await asyncio.sleep(0)
+        assert not waiting.done()
+    assert await waiting is slot
+
+
+async def test_drain_ends_with_the_last_request_and_gives_up_in_time() -> None:
+    slots = slots_of("a")
+    slot = slots.get("a")
+    assert slot is not None
+    with slots.use(slot):
+        assert not await slots.drain(slot, seconds=0.01)
+        assert slots.get("a") is slot  # it serves again
+        draining = asyncio.create_task(slots.drain(slot, seconds=30.0))
+        await asyncio.sleep(0)
+        assert slots.get("a") is None
+    assert await draining
