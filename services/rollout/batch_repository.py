@@ -1,0 +1,82 @@
+"""The ledger's queries for training batches (the fence, exactly once per run and step) and for bands."""
+
+from psycopg.types.json import Jsonb
+
+from services.rollout.records import Fence, NewSampling, Policy
+from services.rollout.repository import Fenced, insert_sampling, patient
+from shared.contracts.rollout import Band, BandRequest, SamplingRequest
+from shared.database import Pool
+from shared.errors import Conflict
+
+
+def asks_the_same(one: SamplingRequest, other: SamplingRequest) -> bool:
+    """Whether rows of one request may stand for the other's: all but the seed is equal."""
+    return _without_seed(one) == _without_seed(other)
+
+
+def _without_seed(request: SamplingRequest) -> SamplingRequest:
+    return request.model_copy(update={"parameters": request.parameters.model_copy(update={"seed": 0})})
+
+
+class BatchRepository:
+    """Fences and batches. A batch's rows are those of its sampling."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+
+    @patient
+    async def claim(self, fence: Fence, step: int, new: NewSampling) -> None:
+        """Make `fence` the run's attempt and its step's batch the one that `new` asks for.
+
+        Rows under the same adapter and tasks stay; a newer attempt that asks for anything else starts the step afresh.
+        Raises Fenced for an older attempt, Conflict when one attempt asks two different things of one step.
+        """
+        sampling_id = new.request.sampling_id
+        async with self._pool.connection() as connection, connection.transaction():
+            cursor = await connection.execute(
+                "INSERT INTO rollout.fences AS f VALUES (%s, %s) ON CONFLICT (run_id) DO UPDATE "
+                "SET attempt = excluded.attempt WHERE f.attempt <= excluded.attempt",
+                [fence.run_id, fence.attempt],
+            )
+            if cursor.rowcount == 0:
+                raise Fenced(f"a newer attempt of run {fence.run_id} than {fence.attempt} has begun; nothing was done")
+            query = (
+                "SELECT s.request, s.policy_name, s.adapter_digest, b.attempt FROM rollout.batches b "
+                "JOIN rollout.samplings s USING (sampling_id) WHERE b.run_id = %s AND b.step = %s FOR UPDATE"
+            )
+            row = await (await connection.execute(query, [fence.run_id, step])).fetchone()
+            if row is not None:
+                stored = SamplingRequest.model_validate(row["request"])
+                policy = Policy(str(row["policy_name"]), str(row["adapter_digest"]))
+                if not (policy == new.policy and asks_the_same(stored, new.request)):
+                    if row["attempt"] == fence.attempt:
+                        raise Conflict(
+                            f"step {step} of run {fence.run_id} was asked for with another body in this attempt; "
+                            "its rows are kept. Repeat the first body, or begin a new attempt"
+                        )
+                    await connection.execute("DELETE FROM rollout.batches WHERE sampling_id = %s", [sampling_id])
+                    await connection.execute("DELETE FROM rollout.samplings WHERE sampling_id = %s", [sampling_id])
+            await insert_sampling(connection, new)
+            await connection.execute(
+                "INSERT INTO rollout.batches VALUES (%s, %s, %s, %s) "
+                "ON CONFLICT (run_id, step) DO UPDATE SET attempt = excluded.attempt",
+                [fence.run_id, step, fence.attempt, sampling_id],
+            )
+
+    async def find_band(self, band_id: str) -> tuple[BandRequest, Band] | None:
+        """A band and what was asked for."""
+        async with self._pool.connection() as connection:
+            cursor = await connection.execute("SELECT request, band FROM rollout.bands WHERE band_id = %s", [band_id])
+            row = await cursor.fetchone()
+        if row is None:
+            return None
+        return BandRequest.model_validate(row["request"]), Band.model_validate(row["band"])
+
+    @patient
+    async def add_band(self, request: BandRequest, band: Band) -> None:
+        """Keep a band; one that exists stays as it is."""
+        async with self._pool.connection() as connection:
+            await connection.execute(
+                "INSERT INTO rollout.bands (band_id, request, band) VALUES (%s, %s, %s) ON CONFLICT DO NOTHING",
+                [request.band_id, Jsonb(request.model_dump(mode="json")), Jsonb(band.model_dump(mode="json"))],
+            )

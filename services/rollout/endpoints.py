@@ -1,0 +1,121 @@
+"""HTTP of the coordinator: translate, decide nothing."""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Query, Request
+from fastapi.responses import StreamingResponse
+
+from services.rollout.batches import BatchService, ndjson
+from services.rollout.measuring import MeasuringService
+from services.rollout.service import SamplingService
+from shared.auth import Scope
+from shared.contracts.rollout import (
+    Band,
+    BandRequest,
+    BatchRequest,
+    Delta,
+    DeltaRequest,
+    Report,
+    Row,
+    Sampling,
+    SamplingRequest,
+)
+from shared.web import needs
+
+KEEPALIVE_SECONDS = 15.0
+NDJSON = "application/x-ndjson"
+
+
+@dataclass(frozen=True)
+class Services:
+    """What the routes call; opened by the app's lifespan."""
+
+    samplings: SamplingService
+    batches: BatchService
+    measuring: MeasuringService
+
+
+def _services(request: Request) -> Services:
+    services: Services = request.app.state.services
+    return services
+
+
+Open = Annotated[Services, Depends(_services)]
+
+sampling_routes = APIRouter(prefix="/v1", dependencies=[needs(Scope.SAMPLE)])
+training_routes = APIRouter(prefix="/v1", dependencies=[needs(Scope.TRAIN)])
+
+
+@sampling_routes.post("/samplings")
+async def start_sampling(body: SamplingRequest, services: Open) -> Sampling:
+    """Start a sampling, or go on with one."""
+    return await services.samplings.start(body)
+
+
+@sampling_routes.get("/samplings/{sampling_id}")
+async def get_sampling(sampling_id: str, services: Open) -> Sampling:
+    """Progress."""
+    return await services.samplings.get(sampling_id)
+
+
+@sampling_routes.delete("/samplings/{sampling_id}")
+async def cancel_sampling(sampling_id: str, services: Open) -> Sampling:
+    """Cancel; rows that landed stay."""
+    return await services.samplings.cancel(sampling_id)
+
+
+@sampling_routes.get("/samplings/{sampling_id}/events")
+async def sampling_events(sampling_id: str, services: Open) -> StreamingResponse:
+    """Progress as server-sent events, each a `Sampling`, until the end."""
+    await services.samplings.get(sampling_id)
+
+    async def lines() -> AsyncIterator[str]:
+        async for sampling in services.samplings.events(sampling_id):
+            yield f"event: progress\ndata: {sampling.model_dump_json()}\n\n"
+
+    return StreamingResponse(lines(), media_type="text/event-stream", headers={"cache-control": "no-cache"})
+
+
+@sampling_routes.get("/samplings/{sampling_id}/rows")
+async def sampling_rows(sampling_id: str, services: Open) -> StreamingResponse:
+    """Every row that has landed, one JSON document a line."""
+    rows = await services.samplings.rows(sampling_id)
+    return StreamingResponse(_row_lines(rows), media_type=NDJSON)
+
+
+async def _row_lines(rows: AsyncIterator[Row]) -> AsyncIterator[str]:
+    async for row in rows:
+        yield row.model_dump_json() + "\n"
+
+
+@sampling_routes.get("/reports")
+async def get_report(sampling: Annotated[str, Query(description="sampling id")], services: Open) -> Report:
+    """The table of one sampling, right at any time."""
+    return await services.measuring.report(sampling)
+
+
+@sampling_routes.post("/bands")
+async def cut_band(body: BandRequest, services: Open) -> Band:
+    """Cut a band; the same id again answers the same band."""
+    return await services.measuring.cut_band(body)
+
+
+@sampling_routes.get("/bands/{band_id}")
+async def get_band(band_id: str, services: Open) -> Band:
+    """A band cut before."""
+    return await services.measuring.band(band_id)
+
+
+@sampling_routes.post("/deltas")
+async def get_delta(body: DeltaRequest, services: Open) -> Delta:
+    """Two samplings, paired by task."""
+    return await services.measuring.delta(body)
+
+
+@training_routes.post("/batches")
+async def open_batch(body: BatchRequest, services: Open) -> StreamingResponse:
+    """A training step's groups as they finish, one JSON document a line, then the `end` line."""
+    lines = await services.batches.open(body)
+    return StreamingResponse(ndjson(lines, KEEPALIVE_SECONDS), media_type=NDJSON)

@@ -1,0 +1,129 @@
+"""What samplings and batches stand on: the other services, the workers, the bundles, the ledger."""
+
+from dataclasses import dataclass
+
+from services.rollout.dispatch import Sampler
+from services.rollout.gate import Obstacle
+from services.rollout.groups import Draw, GroupRequest, SandboxSpec
+from services.rollout.patience import RetryRule
+from services.rollout.policies import resolve_now
+from services.rollout.records import MissingGroup, SamplingRecord
+from services.rollout.repository import Repository
+from services.rollout.settings import RolloutSettings
+from services.rollout.tasks import TaskDirectory
+from shared.clients.author import AuthorClient
+from shared.clients.base import ServiceClient, ServiceProblem, ServiceUnreachable
+from shared.clients.inference import InferenceClient
+from shared.clients.verifier import VerifierClient
+from shared.contracts.rollout import Message
+from shared.contracts.tasks import PrivilegedTask
+from shared.contracts.verifier import SandboxRequest
+from shared.domain import Bundle, BundleError, find_bundle
+from shared.errors import Invalid, ServiceError, Unavailable
+from shared.ids import sha256_hex
+
+
+@dataclass(frozen=True)
+class Grounds:
+    """Open clients and the settings they were opened with."""
+
+    settings: RolloutSettings
+    repository: Repository
+    author: AuthorClient
+    verifier: VerifierClient
+    inference: InferenceClient
+    tasks: TaskDirectory
+    sampler: Sampler
+
+    @property
+    def retry(self) -> RetryRule:
+        """How groups are asked again."""
+        return RetryRule(self.settings.group_retries, self.settings.retry_wait_seconds)
+
+    def bundle(self, domain: str) -> Bundle:
+        """A domain's bundle. Raises Invalid."""
+        try:
+            return find_bundle(domain, self.settings.domains)
+        except BundleError as error:
+            raise Invalid(str(error)) from error
+
+    def obstacle(self, record: SamplingRecord) -> Obstacle:
+        """Why a sampling cannot go on now: a service that is not ready, or its policy no longer served."""
+
+        async def look() -> str | None:
+            clients: tuple[ServiceClient, ...] = (self.verifier, self.inference)
+            for client in clients:
+                if (state := await ready(client)) != "ok":
+                    return f"{client.service}: {state}"
+            try:
+                policy = await resolve_now(record.request.policy, self.inference)
+            except ServiceError as error:
+                return error.detail
+            if policy != record.policy:
+                return (
+                    f"{record.request.policy} is now served as {policy.served_model}, not {record.policy.served_model}"
+                )
+            return None
+
+        return look
+
+    async def prepare_sandbox(self, record: SamplingRecord, bundle: Bundle) -> SandboxSpec:
+        """Make the sandbox, or find it. Raises Invalid, Unavailable."""
+        owner = record.sandbox_owner
+        spec = SandboxSpec(f"rollout-{sha256_hex(owner)[:24]}", owner, record.request.domain)
+        try:
+            sandbox = await self.verifier.create_sandbox(
+                SandboxRequest(sandbox_id=spec.sandbox_id, run_id=spec.run_id, domain=spec.domain)
+            )
+        except ServiceUnreachable as error:
+            raise Unavailable(str(error)) from error
+        except ServiceProblem as error:
+            if error.problem.status >= 500 or error.problem.status == 429:
+                raise Unavailable(f"the verifier gave no sandbox: {error}") from error
+            raise Invalid(f"the verifier gave no sandbox: {error}") from error
+        if sandbox.digest != bundle.digest:
+            raise Invalid(
+                f"the verifier's bundle of {spec.domain!r} ({sandbox.digest[:12]}) is another than the one prompts are "
+                f"rendered from ({bundle.digest[:12]}): give both services the same SQLCLIMB_DOMAINS"
+            )
+        return spec
+
+
+def group_requests(
+    record: SamplingRecord, missing: list[MissingGroup], golds: dict[str, PrivilegedTask], sandbox: SandboxSpec
+) -> list[GroupRequest]:
+    """What to ask for the groups that miss samples and whose gold is known."""
+    parameters = record.request.parameters
+    draw = Draw(
+        temperature=parameters.temperature,
+        top_p=parameters.top_p,
+        max_tokens=parameters.max_tokens,
+        thinking=record.request.regime.thinking,
+    )
+    system = Message(role="system", content=record.system_prompt)
+    return [
+        GroupRequest(
+            sampling_id=record.sampling_id,
+            task_id=group.task.task_id,
+            sample_indices=group.sample_indices,
+            messages=(system, Message(role="user", content=group.task.question)),
+            draw=draw,
+            served_model=record.policy.served_model,
+            adapter_digest=record.policy.adapter_digest,
+            sandbox=sandbox,
+            order_matters=golds[group.task.task_id].order_matters,
+            gold=golds[group.task.task_id].privileged.reference,
+        )
+        for group in missing
+        if group.task.task_id in golds
+    ]
+
+
+async def ready(client: ServiceClient) -> str:
+    """`ok`, or why the service behind a client is not ready."""
+    try:
+        found = await client.readiness()
+    except ServiceUnreachable as error:
+        return str(error)
+    failing = {name: reason for name, reason in found.checks.items() if reason != "ok"}
+    return "ok" if found.ready else f"not ready: {failing}"

@@ -1,0 +1,177 @@
+"""Reports, bands and the sides of a delta, from the facts of rows. Pure."""
+
+import statistics
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from services.rollout.records import PlannedTask, RowFacts, SamplingRecord
+from shared.contracts.rollout import Band, BandRequest, Purpose, Report, ReportLine, SamplingState
+from shared.contracts.tasks import Split
+from shared.contracts.verifier import FinishReason, Status
+from shared.delta import Side, TaskCounts
+from shared.errors import Conflict, Invalid
+from shared.statistics import bootstrap_mean, detectable_effect, noise_deviation, pass_at_k, pass_hat_k
+
+
+@dataclass(frozen=True)
+class TaskRows:
+    """A task and the facts of its rows."""
+
+    task: PlannedTask
+    rows: tuple[RowFacts, ...]
+
+    @property
+    def scored(self) -> list[RowFacts]:
+        """Rows with a verdict on the reply."""
+        return [row for row in self.rows if row.status != Status.UNSCORABLE]
+
+    @property
+    def passed(self) -> int:
+        """Rows that matched."""
+        return sum(row.status == Status.MATCH for row in self.rows)
+
+    @property
+    def slices(self) -> tuple[str, ...]:
+        """The parts of a report it falls into."""
+        task = self.task
+        return (f"difficulty={task.difficulty}", f"archetype={task.archetype}", f"style={task.style}")
+
+
+def by_task(tasks: Sequence[PlannedTask], facts: Sequence[RowFacts]) -> list[TaskRows]:
+    """Rows grouped, in the sampling's order of tasks; tasks without rows too."""
+    rows: dict[str, list[RowFacts]] = defaultdict(list)
+    for fact in facts:
+        rows[fact.task_id].append(fact)
+    return [TaskRows(task, tuple(rows[task.task_id])) for task in tasks]
+
+
+def report(record: SamplingRecord, groups: Sequence[TaskRows]) -> Report:
+    """All tasks first, then each slice. Right at any time. Raises Conflict before the first full group."""
+    parameters = record.request.parameters
+    overall = report_line("all", groups, parameters.k)
+    if overall is None:
+        raise Conflict(f"sampling {record.sampling_id!r} has no task with {parameters.k} scored samples yet")
+    names = sorted({name for group in groups for name in group.slices}, key=_slice_order)
+    parts = (report_line(name, [g for g in groups if name in g.slices], parameters.k) for name in names)
+    return Report(
+        sampling_id=record.sampling_id,
+        policy=record.request.policy,
+        adapter_digest=record.policy.adapter_digest,
+        k=parameters.k,
+        temperature=parameters.temperature,
+        state=record.state,
+        lines=[overall, *(part for part in parts if part is not None)],
+    )
+
+
+def _slice_order(name: str) -> tuple[int, str]:
+    kind, _, value = name.partition("=")
+    difficulty = {"easy": "0", "medium": "1", "hard": "2"}
+    return ["difficulty", "archetype", "style"].index(kind), difficulty.get(value, value)
+
+
+def report_line(name: str, groups: Sequence[TaskRows], k: int) -> ReportLine | None:
+    """One slice's figures; None while no task of it has k scored samples (pass@k is not defined then).
+
+    pass@1 is the mean over tasks with a scored sample, pass@k and pass^k over tasks with k of them. Statuses are shares
+    of scored rows; cut and thought of all rows.
+    """
+    counted = [(len(group.scored), group.passed) for group in groups if group.scored]
+    full = [(scored, passed) for scored, passed in counted if scored >= k]
+    if not full:
+        return None
+    rows = [row for group in groups for row in group.rows]
+    scored = [row for group in groups for row in group.scored]
+    statuses = Counter(row.status for row in scored)
+    rates = [passed / n for n, passed in counted]
+    at_1, at_k = bootstrap_mean(rates), bootstrap_mean([pass_at_k(n, c, k) for n, c in full])
+    return ReportLine(
+        slice=name,
+        tasks=len(counted),
+        rows=len(rows),
+        unscorable=len(rows) - len(scored),
+        pass_at_1=at_1,
+        pass_at_k=at_k,
+        pass_hat_k=bootstrap_mean([pass_hat_k(n, c, k) for n, c in full]),
+        headroom=at_k.value - at_1.value,
+        no_sql=statuses[Status.NO_SQL] / len(scored),
+        sql_error=statuses[Status.SQL_ERROR] / len(scored),
+        mismatch=statuses[Status.MISMATCH] / len(scored),
+        refused=statuses[Status.REFUSED] / len(scored),
+        timeout=statuses[Status.TIMEOUT] / len(scored),
+        cut=statistics.fmean(row.finish_reason == FinishReason.LENGTH for row in rows),
+        thought=statistics.fmean(row.thought for row in rows),
+        distinct=statistics.fmean(
+            len({row.reply_digest for row in group.rows}) / len(group.rows) for group in groups if group.rows
+        ),
+        median_tokens=statistics.median(row.tokens for row in rows),
+        short_tasks=sum(len(group.rows) > 0 and len(group.scored) < k for group in groups),
+        detectable_effect=min(1.0, detectable_effect(noise_deviation(rates, max(1, k - 1)), len(counted))),
+    )
+
+
+def cut_band(request: BandRequest, record: SamplingRecord, groups: Sequence[TaskRows]) -> Band:
+    """The train tasks whose raw pass rate lies in [low, high]. Raises Conflict, Invalid."""
+    if record.state is not SamplingState.DONE or record.request.purpose is Purpose.BATCH:
+        raise Conflict(
+            f"sampling {record.sampling_id!r} is {record.state} ({record.landed} of {record.wanted} rows): a band is "
+            "cut from one that is done"
+        )
+    if any(group.task.split != Split.TRAIN for group in groups):
+        raise Invalid(f"sampling {record.sampling_id!r} asked holdout tasks: a band is cut from train tasks only")
+    rates = {group.task.task_id: group.passed / len(group.scored) for group in groups if group.scored}
+    inside = [task_id for task_id, rate in rates.items() if request.low <= rate <= request.high]
+    below = sum(rate < request.low for rate in rates.values())
+    above = sum(rate > request.high for rate in rates.values())
+    if not inside:
+        raise Invalid(
+            f"no task passes at a rate in [{request.low}, {request.high}]: {below} lie below, {above} above. "
+            "Widen the band, or sample more tasks"
+        )
+    return Band(
+        band_id=request.band_id,
+        sampling_id=record.sampling_id,
+        domain=record.request.domain,
+        policy=record.request.policy,
+        adapter_digest=record.policy.adapter_digest,
+        low=request.low,
+        high=request.high,
+        task_ids=inside,
+        considered=len(rates),
+        below=below,
+        above=above,
+    )
+
+
+def side_of(record: SamplingRecord) -> Side:
+    """What a delta compares before it compares figures."""
+    parameters = record.request.parameters
+    return Side(
+        prompt_hash=record.prompt_hash,
+        task_set_digest=record.task_set_digest,
+        k=parameters.k,
+        temperature=parameters.temperature,
+        top_p=parameters.top_p,
+        max_tokens=parameters.max_tokens,
+        regime=record.request.regime.model_dump_json(),
+        domain=record.request.domain,
+    )
+
+
+def task_counts(groups: Sequence[TaskRows]) -> Mapping[str, TaskCounts]:
+    """Counts of each task that has rows, for `shared.delta.paired_delta`."""
+    return {
+        group.task.task_id: TaskCounts(
+            scored=len(group.scored),
+            passed=group.passed,
+            no_sql=sum(row.status == Status.NO_SQL for row in group.rows),
+            sql_error=sum(row.status == Status.SQL_ERROR for row in group.rows),
+            rows=len(group.rows),
+            cut=sum(row.finish_reason == FinishReason.LENGTH for row in group.rows),
+            tokens=statistics.fmean(row.tokens for row in group.rows),
+            slices=group.slices,
+        )
+        for group in groups
+        if group.rows
+    }

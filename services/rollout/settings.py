@@ -1,0 +1,46 @@
+"""What the rollout service reads at start."""
+
+import os
+from typing import Self
+
+from pydantic import Field, model_validator
+
+from shared.settings import DatabaseSettings, DomainSettings, ServiceSettings
+
+
+class RolloutSettings(ServiceSettings, DatabaseSettings, DomainSettings):
+    """Samplings, training batches, reports, bands and deltas, on Ray Serve."""
+
+    ray_address: str = Field(default="auto", description="address of the running Ray, host:port")
+    author_url: str = Field(description="URL of the author, e.g. http://127.0.0.1:8102")
+    verifier_url: str = Field(description="URL of the verifier")
+    inference_url: str = Field(description="URL of the inference gateway")
+    workers_min: int = Field(default=1, ge=1, description="RolloutWorker replicas kept when idle")
+    workers_max: int = Field(default=2, ge=1, description="RolloutWorker replicas at most")
+    groups_per_worker: int = Field(default=16, ge=1, description="groups in flight a worker before another is started")
+    groups_in_flight: int = Field(default=24, ge=1, description="groups in flight of one sampling or batch")
+    group_retries: int = Field(default=4, ge=0, description="re-rolls of a group before its samples are given up")
+    retry_wait_seconds: float = Field(default=1.0, gt=0, description="wait before the first re-roll; doubles each time")
+    verify_patience_seconds: float = Field(
+        default=300.0, gt=0, description="how long replies wait for an unreachable verifier before they are unscorable"
+    )
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if self.workers_min > self.workers_max:
+            raise ValueError("workers_min may not be above workers_max")
+        return self
+
+    def public(self) -> dict[str, object]:
+        """Every setting but the secret ones, as JSON values: what may cross Ray."""
+        return self.model_dump(mode="json", exclude={"db"})
+
+
+def settings_in_replica(public: dict[str, object]) -> RolloutSettings:
+    """Settings inside a Serve replica: `public` ones sent by the driver, the DSN from the environment of Ray's node.
+
+    A `runtime_env` would put the DSN into Ray's logs and into the argv of its worker starter. Raises RuntimeError.
+    """
+    if "SQLCLIMB_DB" not in os.environ:
+        raise RuntimeError("SQLCLIMB_DB is not in the environment of this Ray node: set it where `ray start` runs")
+    return RolloutSettings.model_validate({**public, "db": os.environ["SQLCLIMB_DB"]})

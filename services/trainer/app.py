@@ -1,0 +1,57 @@
+"""The trainer's FastAPI app and what it holds open."""
+
+import asyncio
+import contextlib
+import importlib.metadata
+from collections.abc import AsyncIterator
+
+from fastapi import FastAPI
+
+from services.trainer.admission import Admission
+from services.trainer.endpoints import router
+from services.trainer.launcher import RayJobLauncher
+from services.trainer.repository import RunRepository
+from services.trainer.service import RunService
+from services.trainer.settings import TrainerSettings
+from shared import web
+from shared.auth import TokenFile, read_token
+from shared.clients.inference import InferenceClient
+from shared.clients.rollout import RolloutClient
+from shared.database import check_database, open_pool
+
+
+def create_app(settings: TrainerSettings) -> FastAPI:
+    """The app. Raises ValueError for a faulty tokens file."""
+    pool = open_pool(settings.db.get_secret_value())
+    launcher = RayJobLauncher(settings.ray_dashboard_url, settings.for_job())
+    tokens = TokenFile(settings.tokens_file)
+
+    @contextlib.asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        token = read_token(settings.tokens_file, settings.token_name)
+        async with (
+            pool,
+            RolloutClient(settings.rollout_url, token) as rollout,
+            InferenceClient(settings.inference_url, token) as inference,
+        ):
+            app.state.runs = RunService(RunRepository(pool), launcher, Admission(rollout, inference).check)
+            watch = asyncio.create_task(app.state.runs.watch())
+            try:
+                yield
+            finally:
+                watch.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await watch
+
+    async def ray() -> str:
+        await launcher.version()
+        return "ok"
+
+    async def versions() -> dict[str, str]:
+        packages = {name: importlib.metadata.version(name) for name in ("ray", "trl", "peft", "torch")}
+        return packages | {"ray_job_api": await launcher.version()}
+
+    checks: dict[str, web.Check] = {"database": lambda: check_database(pool), "ray": ray}
+    app = web.create_app("trainer", tokens, lifespan, checks, versions)
+    app.include_router(router)
+    return app

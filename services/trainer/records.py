@@ -1,0 +1,113 @@
+"""What a job writes into the control database, fenced: only while the run still has the job's attempt."""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import psycopg
+import stamina
+from psycopg.rows import tuple_row
+from psycopg.types.json import Jsonb
+
+from services.trainer.failures import Fenced, RunFailed
+from shared.contracts.trainer import RunConfig, RunState, Step
+
+Result = TypeVar("Result")
+
+DATABASE_OUTAGE_SECONDS = 300.0
+"""How long a job waits for the control database before its run fails."""
+
+
+class RunRecords:
+    """The rows of one attempt of one run."""
+
+    def __init__(self, dsn: str, run_id: str, attempt: int, outage_seconds: float = DATABASE_OUTAGE_SECONDS) -> None:
+        self._dsn = dsn
+        self.run_id = run_id
+        self.attempt = attempt
+        self._outage_seconds = outage_seconds
+
+    def begin(self, versions: dict[str, str]) -> RunConfig:
+        """The job is up: the run is `running`. Returns its config. Raises Fenced."""
+
+        def write(connection: psycopg.Connection[tuple[object, ...]]) -> RunConfig:
+            row = connection.execute(
+                "UPDATE trainer.runs SET state = 'running', versions = %s "
+                "WHERE run_id = %s AND attempt = %s AND state IN ('pending', 'running') RETURNING config",
+                (Jsonb(versions), self.run_id, self.attempt),
+            ).fetchone()
+            return RunConfig.model_validate(self._written(row)[0])
+
+        return self._patiently(write)
+
+    def add_step(self, step: Step) -> bool:
+        """Log a step; logging it again replaces it. Returns whether someone asked the run to stop. Raises Fenced."""
+
+        def write(connection: psycopg.Connection[tuple[object, ...]]) -> bool:
+            with connection.transaction():
+                row = connection.execute(
+                    "SELECT stop_requested FROM trainer.runs WHERE run_id = %s AND attempt = %s FOR SHARE",
+                    (self.run_id, self.attempt),
+                ).fetchone()
+                stop = bool(self._written(row)[0])
+                connection.execute(
+                    "INSERT INTO trainer.steps (run_id, step, record) VALUES (%s, %s, %s) "
+                    "ON CONFLICT (run_id, step) DO UPDATE SET record = excluded.record",
+                    (self.run_id, step.step, Jsonb(step.model_dump(mode="json"))),
+                )
+            return stop
+
+        return self._patiently(write)
+
+    def has_step(self, step: int) -> bool:
+        """Whether that step is logged."""
+
+        def read(connection: psycopg.Connection[tuple[object, ...]]) -> bool:
+            query = "SELECT 1 FROM trainer.steps WHERE run_id = %s AND step = %s"
+            return connection.execute(query, (self.run_id, step)).fetchone() is not None
+
+        return self._patiently(read)
+
+    def stop_requested(self) -> bool:
+        """Whether someone asked the run to stop. Raises Fenced."""
+
+        def read(connection: psycopg.Connection[tuple[object, ...]]) -> bool:
+            query = "SELECT stop_requested FROM trainer.runs WHERE run_id = %s AND attempt = %s"
+            return bool(self._written(connection.execute(query, (self.run_id, self.attempt)).fetchone())[0])
+
+        return self._patiently(read)
+
+    def finish(self, state: RunState, error: str = "") -> None:
+        """The run has ended, unless it already had. Raises Fenced."""
+
+        def write(connection: psycopg.Connection[tuple[object, ...]]) -> None:
+            row = connection.execute(
+                "UPDATE trainer.runs SET state = CASE WHEN finished_at IS NULL THEN %s ELSE state END, "
+                "error = CASE WHEN finished_at IS NULL THEN %s ELSE error END, "
+                "finished_at = coalesce(finished_at, now()) WHERE run_id = %s AND attempt = %s RETURNING state",
+                (state.value, error, self.run_id, self.attempt),
+            ).fetchone()
+            self._written(row)
+
+        self._patiently(write)
+
+    def _written(self, row: tuple[object, ...] | None) -> tuple[object, ...]:
+        if row is None:
+            raise Fenced(f"run {self.run_id} has a newer attempt than {self.attempt}: this one stops without a trace")
+        return row
+
+    def _patiently(self, work: Callable[[psycopg.Connection[tuple[object, ...]]], Result]) -> Result:
+        try:
+            for attempt in stamina.retry_context(
+                on=psycopg.OperationalError, attempts=None, timeout=self._outage_seconds
+            ):
+                with (
+                    attempt,
+                    psycopg.connect(self._dsn, autocommit=True, connect_timeout=5, row_factory=tuple_row) as connection,
+                ):
+                    return work(connection)
+        except psycopg.OperationalError as error:
+            raise RunFailed(
+                f"the control database gave no answer for {self._outage_seconds:.0f} s ({type(error).__name__}). "
+                "Checkpoints are kept; start the run again to go on"
+            ) from error
+        raise AssertionError("a retry context ends by return or raise")

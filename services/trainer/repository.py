@@ -1,0 +1,94 @@
+"""Queries of the runs API."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from psycopg.types.json import Jsonb
+
+from shared.contracts.trainer import Run, RunConfig, RunState, Step
+from shared.database import Pool
+
+_RUN = """
+SELECT r.run_id, r.config, r.state, r.attempt, r.versions, r.error, r.created_at, r.finished_at, r.stop_requested,
+       coalesce(s.step, 0) AS steps_done, coalesce(s.record ->> 'adapter_name', '') AS last_adapter
+FROM trainer.runs r
+LEFT JOIN LATERAL (SELECT step, record FROM trainer.steps WHERE run_id = r.run_id ORDER BY step DESC LIMIT 1) s ON true
+"""
+
+
+@dataclass(frozen=True)
+class StoredRun:
+    """A run and what only the service needs to know of it."""
+
+    run: Run
+    stop_requested: bool
+
+
+class RunRepository:
+    """Runs and steps in the control database."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+
+    async def find(self, run_id: str) -> StoredRun | None:
+        """One run, or None."""
+        found = await self._runs("WHERE r.run_id = %s", (run_id,))
+        return found[0] if found else None
+
+    async def active(self) -> list[StoredRun]:
+        """Runs that have not ended."""
+        return await self._runs("WHERE r.finished_at IS NULL", ())
+
+    async def create(self, run_id: str, config: RunConfig) -> bool:
+        """A new run at attempt 1; False when the id is taken."""
+        return await self._changed(
+            "INSERT INTO trainer.runs (run_id, config, state, attempt) VALUES (%s, %s, 'pending', 1) "
+            "ON CONFLICT DO NOTHING RETURNING run_id",
+            (run_id, Jsonb(config.model_dump(mode="json"))),
+        )
+
+    async def next_attempt(self, run_id: str, attempt: int) -> bool:
+        """Begin the attempt after `attempt`, which fences it; False when another caller was faster."""
+        return await self._changed(
+            "UPDATE trainer.runs SET attempt = attempt + 1, state = 'pending', stop_requested = false, error = '', "
+            "finished_at = NULL WHERE run_id = %s AND attempt = %s AND state <> 'done' RETURNING run_id",
+            (run_id, attempt),
+        )
+
+    async def request_stop(self, run_id: str) -> None:
+        """Ask the run's job to end after the step in progress."""
+        await self._changed(
+            "UPDATE trainer.runs SET stop_requested = true WHERE run_id = %s RETURNING run_id", (run_id,)
+        )
+
+    async def finish(self, run_id: str, attempt: int, state: RunState, error: str = "") -> bool:
+        """End a run from outside its job; False when it had ended, or a newer attempt has begun."""
+        return await self._changed(
+            "UPDATE trainer.runs SET state = %s, error = %s, finished_at = now() "
+            "WHERE run_id = %s AND attempt = %s AND finished_at IS NULL RETURNING run_id",
+            (state.value, error, run_id, attempt),
+        )
+
+    async def steps(self, run_id: str, after: int) -> list[Step]:
+        """Steps above `after`, in order."""
+        async with self._pool.connection() as connection:
+            cursor = await connection.execute(
+                "SELECT record FROM trainer.steps WHERE run_id = %s AND step > %s ORDER BY step", (run_id, after)
+            )
+            return [Step.model_validate(row["record"]) for row in await cursor.fetchall()]
+
+    async def _runs(self, condition: str, values: tuple[Any, ...]) -> list[StoredRun]:
+        async with self._pool.connection() as connection:
+            rows = await (await connection.execute(_RUN + condition, values)).fetchall()
+        return [_stored(row) for row in rows]
+
+    async def _changed(self, statement: str, values: tuple[Any, ...]) -> bool:
+        async with self._pool.connection() as connection:
+            return await (await connection.execute(statement, values)).fetchone() is not None
+
+
+def _stored(row: dict[str, Any]) -> StoredRun:
+    fields = dict(row)
+    stop_requested = fields.pop("stop_requested")
+    policy = f"{fields['run_id']}@{fields['steps_done']}" if fields["steps_done"] else ""
+    return StoredRun(Run(**fields, last_policy=policy), stop_requested)

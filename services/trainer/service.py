@@ -1,0 +1,147 @@
+"""Decides what happens to runs: start, resume, stop, and what a job's death means."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+from services.trainer.launcher import JobState, Launcher, LauncherUnavailable
+from services.trainer.repository import RunRepository, StoredRun
+from shared.contracts.trainer import Run, RunConfig, RunRequest, RunState, Step
+from shared.errors import Conflict, NotFound, Unavailable
+
+log = logging.getLogger(__name__)
+
+WATCH_SECONDS = 2.0
+"""Between two looks at the jobs of active runs."""
+
+_ACTIVE = (RunState.PENDING, RunState.RUNNING)
+
+
+class RunService:
+    """Runs, and the jobs behind them."""
+
+    def __init__(
+        self, repository: RunRepository, launcher: Launcher, admit: Callable[[RunConfig], Awaitable[None]]
+    ) -> None:
+        self._repository = repository
+        self._launcher = launcher
+        self._admit = admit
+        self._submitting: set[str] = set()
+
+    async def start(self, request: RunRequest) -> Run:
+        """A new run, or the next attempt of an unfinished one whose job is gone.
+
+        Raises Conflict for a known id with another config, Invalid as Admission, Unavailable without Ray.
+        """
+        stored = await self._repository.find(request.run_id)
+        if stored is not None:
+            if stored.run.config != request.config:
+                raise Conflict(_difference(request, stored.run))
+            if stored.run.state is RunState.DONE or await self._is_at_work(stored.run):
+                return stored.run
+        await self._admit(request.config)
+        self._submitting.add(request.run_id)  # its job does not exist yet: the watch must not miss it
+        try:
+            return await self._begin(request, stored)
+        finally:
+            self._submitting.discard(request.run_id)
+
+    async def _begin(self, request: RunRequest, stored: StoredRun | None) -> Run:
+        if stored is None:
+            mine = await self._repository.create(request.run_id, request.config)
+        else:
+            await self._end_job(stored.run)
+            mine = await self._repository.next_attempt(request.run_id, stored.run.attempt)
+        run = await self.find(request.run_id)
+        if mine:
+            await self._submit(run)
+        elif run.config != request.config:
+            raise Conflict(_difference(request, run))
+        return run
+
+    async def find(self, run_id: str) -> Run:
+        """Raises NotFound."""
+        return (await self._stored(run_id)).run
+
+    async def steps(self, run_id: str, after: int) -> list[Step]:
+        """Steps above `after`. Raises NotFound."""
+        await self._stored(run_id)
+        return await self._repository.steps(run_id, after)
+
+    async def stop(self, run_id: str) -> Run:
+        """End a run after the step in progress, or at once when it has not begun. Raises NotFound, Unavailable."""
+        run = (await self._stored(run_id)).run
+        if run.state in _ACTIVE:
+            await self._repository.request_stop(run_id)
+            if run.state is RunState.PENDING:
+                await self._end_job(run)
+                await self._repository.finish(run_id, run.attempt, RunState.STOPPED)
+        return await self.find(run_id)
+
+    async def watch(self) -> None:
+        """Notice jobs that died, for as long as the service lives."""
+        while True:
+            try:
+                for stored in await self._repository.active():
+                    if stored.run.run_id not in self._submitting:
+                        await self._look_at(stored)
+            except LauncherUnavailable as error:
+                log.warning("%s; runs stay as they are until it answers", error)
+            except Exception:  # e.g. the database restarts: the watch must outlive it
+                log.exception("could not look at the jobs")
+            await asyncio.sleep(WATCH_SECONDS)
+
+    async def _look_at(self, stored: StoredRun) -> None:
+        run = stored.run
+        job = await self._launcher.state(run.run_id, run.attempt)
+        if job is JobState.ALIVE:
+            return
+        again = await self._repository.find(run.run_id)  # the job may have written its end since
+        if again is None or again.run.state not in _ACTIVE or again.run.attempt != run.attempt:
+            return
+        tail = await self._launcher.log_tail(run.run_id, run.attempt)
+        await self._repository.finish(run.run_id, run.attempt, RunState.FAILED, _death(job, run, tail))
+
+    async def _is_at_work(self, run: Run) -> bool:
+        if run.state not in _ACTIVE:
+            return False
+        try:
+            return await self._launcher.state(run.run_id, run.attempt) is JobState.ALIVE
+        except LauncherUnavailable as error:
+            raise Unavailable(f"{error}. The run and its steps are kept") from error
+
+    async def _submit(self, run: Run) -> None:
+        try:
+            await self._launcher.submit(run.run_id, run.attempt)
+        except LauncherUnavailable as error:
+            message = f"{error}. Nothing was started; start the run again once Ray is up"
+            await self._repository.finish(run.run_id, run.attempt, RunState.FAILED, message)
+            raise Unavailable(message) from error
+
+    async def _end_job(self, run: Run) -> None:
+        """Make sure that the run's present job has ended. Raises Unavailable."""
+        try:
+            await self._launcher.stop(run.run_id, run.attempt)
+        except LauncherUnavailable as error:
+            raise Unavailable(f"{error}. The run and its steps are kept") from error
+
+    async def _stored(self, run_id: str) -> StoredRun:
+        stored = await self._repository.find(run_id)
+        if stored is None:
+            raise NotFound(f"no run {run_id!r}")
+        return stored
+
+
+def _difference(request: RunRequest, run: Run) -> str:
+    ours, theirs = run.config.model_dump(), request.config.model_dump()
+    fields = [f"{name}: {ours[name]!r} there, {theirs[name]!r} here" for name in ours if ours[name] != theirs[name]]
+    return f"run {run.run_id!r} has another config ({'; '.join(fields)}). It is unchanged; choose another run id"
+
+
+def _death(job: JobState, run: Run, tail: str) -> str:
+    what = "Ray knows nothing of its job (was Ray restarted?)" if job is JobState.MISSING else f"its job {job}"
+    end = f". Its log ends: {tail}" if tail else ""
+    return (
+        f"attempt {run.attempt} died: {what}. Steps up to {run.steps_done} and the newest checkpoint are kept; "
+        f"start the run again to go on{end}"
+    )

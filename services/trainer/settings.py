@@ -1,0 +1,60 @@
+"""Settings of the trainer's API and of its jobs."""
+
+import json
+import os
+from pathlib import Path
+
+from pydantic import Field
+
+from shared.settings import ArtifactSettings, DatabaseSettings, ServiceSettings
+
+
+class TrainingSettings(DatabaseSettings, ArtifactSettings):
+    """What API and job both need."""
+
+    checkpoints: Path = Field(description="folder of checkpoints, one subfolder a run; API and Ray nodes must share it")
+    rollout_url: str = Field(description="address of the rollout service")
+    inference_url: str = Field(description="address of the inference gateway")
+    learner_threads: int = Field(
+        default_factory=lambda: len(os.sched_getaffinity(0)), ge=1, description="CPU threads of a training worker"
+    )
+
+
+class JobSettings(TrainingSettings):
+    """What a job reads: from the file its launcher wrote, else from the environment."""
+
+    tokens_file: Path = Field(description="JSON file of bearer tokens and their scopes")
+    token_name: str = Field(default="trainer", description="which token of the file the job uses to call others")
+
+    def write(self, path: Path) -> None:
+        """Write them for a job, readable by the owner only: they hold the database's password."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = path.with_suffix(".new")
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "w") as file:
+            json.dump(self.model_dump(mode="json") | {"db": self.db.get_secret_value()}, file)
+        temporary.replace(path)
+
+    @classmethod
+    def read(cls, path: Path | None) -> "JobSettings":
+        """The settings `write` wrote, else the environment's. Raises OSError, pydantic.ValidationError."""
+        return cls(**json.loads(path.read_text()) if path else {})
+
+
+class TrainerSettings(ServiceSettings, TrainingSettings):
+    """The trainer: `/v1/runs`, each run a Ray job."""
+
+    ray_dashboard_url: str = Field(description="address of the Ray dashboard, which takes jobs")
+
+    def for_job(self) -> JobSettings:
+        """The part of these settings that a job needs."""
+        return JobSettings(
+            db=self.db,
+            artifacts=self.artifacts,
+            checkpoints=self.checkpoints.resolve(),
+            rollout_url=self.rollout_url,
+            inference_url=self.inference_url,
+            learner_threads=self.learner_threads,
+            tokens_file=self.tokens_file.resolve(),
+            token_name=self.token_name,
+        )

@@ -1,0 +1,79 @@
+"""The supervised loop. All prompts of a domain begin alike (the table list): that prefix is computed once a batch."""
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import Any
+
+import torch
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
+from transformers import DynamicCache
+
+from services.trainer.small_policy.examples import Batch, Epoch, batches
+from services.trainer.small_policy.settings import Recipe
+
+GRADIENT_CLIP = 1.0
+PROGRESS_SECONDS = 8.0
+
+Report = Callable[[str], None]
+
+
+class Learner:
+    """AdamW at a constant rate after a warm-up, and a running average of the weights.
+
+    The average is the policy: it is worth a decayed learning rate without knowing in advance when training stops.
+    """
+
+    def __init__(self, model: Any, recipe: Recipe, prefix: Sequence[int], epoch: Epoch, pad: int, seed: int) -> None:
+        self._model = model
+        self._averaged = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(recipe.averaging))
+        self._prefix = prefix
+        self._source = batches(epoch, len(prefix), recipe.batch, pad, Random(seed))
+        self._optimizer = torch.optim.AdamW(
+            model.parameters(), lr=recipe.learning_rate, betas=(0.9, 0.98), weight_decay=recipe.weight_decay, fused=True
+        )
+        self._schedule = torch.optim.lr_scheduler.LambdaLR(
+            self._optimizer, lambda step: min(1.0, (step + 1) / recipe.warmup_steps)
+        )
+        self.step = 0
+        self.loss = math.nan
+        """Mean negative log-likelihood of the last batch's reply tokens (nats)."""
+
+    @property
+    def policy(self) -> Any:
+        """The model with averaged weights."""
+        return self._averaged.module
+
+    def advance(self, steps: int, report: Report) -> None:
+        """That many optimizer steps, with a progress line at least every few seconds."""
+        self._model.train()
+        said = time.monotonic()
+        for _ in range(steps):
+            loss = reply_loss(self._model, self._prefix, next(self._source))
+            self._optimizer.zero_grad(set_to_none=True)
+            torch.autograd.backward(loss)
+            torch.nn.utils.clip_grad_norm_(self._model.parameters(), GRADIENT_CLIP)
+            self._optimizer.step()
+            self._schedule.step()
+            self._averaged.update_parameters(self._model)
+            self.step += 1
+            self.loss = loss.item()
+            if time.monotonic() - said >= PROGRESS_SECONDS:
+                said = time.monotonic()
+                report(f"step {self.step}  loss {self.loss:.3f}")
+
+
+def reply_loss(model: Any, prefix: Sequence[int], batch: Batch) -> torch.Tensor:
+    """Mean cross-entropy of the reply tokens, given `prefix` before every row of the batch.
+
+    Padding stands on the right, where causal attention keeps it from the tokens that count: no mask is needed.
+    """
+    cache = DynamicCache(config=model.config)
+    if prefix:
+        model.model(input_ids=torch.tensor([list(prefix)]), past_key_values=cache, use_cache=True)
+        cache.batch_repeat_interleave(len(batch.input_ids))
+    hidden = model.model(input_ids=batch.input_ids, past_key_values=cache, use_cache=True).last_hidden_state
+    wanted = batch.labels[:, 1:] >= 0
+    logits = model.lm_head(hidden[:, :-1][wanted])  # at reply positions only
+    return torch.nn.functional.cross_entropy(logits, batch.labels[:, 1:][wanted])

@@ -1,0 +1,258 @@
+"""Stand-ins, over real HTTP, of the services around the coordinator, whose faults are scripted by the test.
+
+The engine answers `SELECT <n>`: the gold of every task is `SELECT 1`, and a task's question says how many of its
+samples are right. The stand-ins hold no logic of ours: contracts in, contracts out.
+"""
+
+import asyncio
+import re
+import threading
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import uvicorn
+from fastapi import FastAPI, Request
+from fastapi.responses import JSONResponse, Response
+
+from cli.stack.home import free_ports
+from shared.contracts.base import Problem, Readiness
+from shared.contracts.inference import (
+    ADAPTER_DIGEST_HEADER,
+    SERVED_MODEL_HEADER,
+    Adapter,
+    AdapterKind,
+    AdapterList,
+    AdapterState,
+)
+from shared.contracts.tasks import Archetype, Difficulty, Privileged, PrivilegedTask, Provenance, Split, TaskSet
+from shared.contracts.verifier import Sandbox, SandboxRequest, Status, Verdict, VerifyRequest, VerifyResponse
+from shared.domain import Bundle
+from shared.ids import served_name, sha256_hex, task_id
+
+GOLD = "SELECT 1 AS gold_marker"
+BASE = "small-base"
+BROKEN = "SELECT broken"
+
+
+def make_task(number: int, right: int, split: Split = Split.HOLDOUT, broken: bool = False) -> PrivilegedTask:
+    """A task of which the scripted engine answers `right` samples of every group rightly; `broken`: unscorable."""
+    question = f"Question {number}{' (broken)' if broken else ''}: {right} right"
+    provenance = Provenance(
+        teacher="grammar",
+        authoring_id="a",
+        domain="shop",
+        domain_digest="d",
+        gold_key=sha256_hex(question)[:16],
+        fold=number % 2,
+    )
+    return PrivilegedTask(
+        id=task_id(question),
+        question=question,
+        archetype=list(Archetype)[number % 10],
+        difficulty=list(Difficulty)[number % 3],
+        style="terse" if number % 2 else "polite",
+        order_matters=False,
+        split=split,
+        provenance=provenance,
+        privileged=Privileged(reference=GOLD),
+    )
+
+
+@dataclass
+class Script:
+    """What the stand-ins have and do; a test changes it while they run."""
+
+    bundle: Bundle
+    tasks: list[PrivilegedTask]
+    adapters: list[Adapter] = field(default_factory=list)
+    latency_seconds: float = 0.0
+    engine_faults: deque[int | str] = field(default_factory=deque)
+    """Taken one a generation: an HTTP status, `wrong-adapter`, or `no-ids`."""
+    engine_up: bool = True
+    verifier_up: bool = True
+    unscorable: int = 0
+    """Verdicts to come that say unscorable."""
+    sandboxes: set[str] = field(default_factory=set)
+    asked: list[dict[str, Any]] = field(default_factory=list)
+    """Bodies of the generations answered."""
+    entered: int = 0
+    """Generations that have begun."""
+    hold: threading.Event | None = None
+    """While set and not fired, generations wait."""
+
+    def publish(self, run_id: str, step: int, digest: str, state: AdapterState = AdapterState.READY) -> None:
+        """An adapter in the registry, newest first."""
+        name = served_name(run_id, step, digest)
+        adapter = Adapter(
+            name=name,
+            run_id=run_id,
+            step=step,
+            uri="file:///x",
+            base=BASE,
+            digest=digest,
+            kind=AdapterKind.TRAINED,
+            state=state,
+        )
+        self.adapters.insert(0, adapter)
+
+
+def _problem(status: int, detail: str) -> Response:
+    body = Problem(title=f"scripted {status}", status=status, detail=detail)
+    return JSONResponse(body.model_dump(), status, media_type="application/problem+json")
+
+
+def _readiness(service: str, up: bool) -> Response:
+    body = Readiness(ready=up, service=service, checks={"it": "ok" if up else "down"}, versions={})
+    return JSONResponse(body.model_dump(), 200 if up else 503)
+
+
+def _author(script: Script) -> FastAPI:
+    app = FastAPI()
+
+    @app.get("/readyz")
+    def readyz() -> Response:
+        return _readiness("author", True)
+
+    @app.get("/v1/domains/{domain}/tasks")
+    def tasks(domain: str) -> Response:
+        if domain != "shop":
+            return _problem(404, f"no domain {domain}")
+        return JSONResponse(TaskSet(domain=domain, digest="d" * 64, tasks=list(script.tasks)).model_dump(mode="json"))
+
+    return app
+
+
+def _verifier(script: Script) -> FastAPI:
+    app = FastAPI()
+
+    @app.get("/readyz")
+    def readyz() -> Response:
+        return _readiness("verifier", script.verifier_up)
+
+    @app.post("/v1/sandboxes")
+    def create(body: SandboxRequest) -> Response:
+        script.sandboxes.add(str(body.sandbox_id))
+        sandbox = Sandbox(
+            sandbox_id=str(body.sandbox_id),
+            run_id=body.run_id,
+            domain="shop",
+            digest=script.bundle.digest,
+            postgres="18",
+            isolation="process",
+            seeds=["main"],
+            ready_ms=1.0,
+        )
+        return JSONResponse(sandbox.model_dump())
+
+    @app.delete("/v1/sandboxes/{sandbox_id}")
+    def delete(sandbox_id: str) -> Response:
+        script.sandboxes.discard(sandbox_id)
+        return Response(status_code=204)
+
+    @app.post("/v1/sandboxes/{sandbox_id}/verify")
+    def verify(sandbox_id: str, body: VerifyRequest) -> Response:
+        if not script.verifier_up:
+            return _problem(503, "verifier is scripted to be away")
+        if sandbox_id not in script.sandboxes:
+            return _problem(404, "no such sandbox")
+        assert all(item.gold == GOLD for item in body.items)
+        verdicts = [_verdict(script, str(item.item_id), str(item.reply)) for item in body.items]
+        return JSONResponse(VerifyResponse(verdicts=verdicts).model_dump(mode="json"))
+
+    return app
+
+
+def _verdict(script: Script, item_id: str, reply: str) -> Verdict:
+    if script.unscorable > 0 or reply == BROKEN:
+        script.unscorable -= reply != BROKEN
+        return Verdict(item_id=item_id, status=Status.UNSCORABLE, reward=None, sql=None, reason="scripted")
+    if reply == "SELECT 1":
+        return Verdict(item_id=item_id, status=Status.MATCH, reward=1.0, sql=reply, reason="equal")
+    return Verdict(item_id=item_id, status=Status.MISMATCH, reward=0.1, sql=reply, reason="wrong")
+
+
+def _inference(script: Script) -> FastAPI:
+    app = FastAPI()
+
+    @app.get("/readyz")
+    def readyz() -> Response:
+        return _readiness("inference", script.engine_up)
+
+    @app.get("/v1/adapters")
+    def adapters() -> AdapterList:
+        return AdapterList(base=BASE, adapters=script.adapters)
+
+    @app.post("/v1/chat/completions")
+    async def chat(request: Request) -> Response:
+        body = await request.json()
+        script.entered += 1
+        await asyncio.sleep(script.latency_seconds)
+        if script.hold is not None:
+            await asyncio.to_thread(script.hold.wait)
+        if not script.engine_up:
+            return _problem(503, "engine is scripted to be away")
+        fault = script.engine_faults.popleft() if script.engine_faults else None
+        if isinstance(fault, int):
+            return _problem(fault, "scripted fault")
+        script.asked.append(body)
+        return _completion(script, body, fault)
+
+    return app
+
+
+def _reply(question: str, right: bool, index: int) -> str:
+    if "broken" in question:
+        return BROKEN
+    return "SELECT 1" if right else f"SELECT {index + 2}"
+
+
+def _completion(script: Script, body: dict[str, Any], fault: str | None) -> Response:
+    question = body["messages"][-1]["content"]
+    right = int(re.findall(r"(\d+) right", question)[0])
+    digest = next((a.digest for a in script.adapters if a.name == body["model"]), "base")
+    tokens = [1, 2, 3]
+    choices = [
+        {
+            "index": index,
+            "message": {"role": "assistant", "content": _reply(question, index < right, index)},
+            "logprobs": {"content": [{"token": "t", "logprob": -0.5, "top_logprobs": []} for _ in tokens]},
+            "finish_reason": "stop",
+            "token_ids": None if fault == "no-ids" else tokens,
+        }
+        for index in range(body["n"])
+    ]
+    answer = {"id": "x", "model": body["model"], "choices": choices, "prompt_token_ids": [7, 8, 9]}
+    headers = {
+        SERVED_MODEL_HEADER: body["model"],
+        ADAPTER_DIGEST_HEADER: "f" * 64 if fault == "wrong-adapter" else digest,
+    }
+    return JSONResponse(answer, headers=headers)
+
+
+@contextmanager
+def running(app: FastAPI) -> Iterator[str]:
+    """The app on a free port, in a thread; gives its URL."""
+    port = free_ports(1)[0]
+    server = uvicorn.Server(uvicorn.Config(app, port=port, log_config=None, timeout_graceful_shutdown=2))
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    try:
+        while not server.started:
+            assert thread.is_alive()
+            threading.Event().wait(0.01)
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        server.should_exit = True
+        thread.join(timeout=20)
+
+
+def stand_ins(script: Script) -> FastAPI:
+    """All three services under `/author`, `/verifier`, `/inference`."""
+    app = FastAPI()
+    app.mount("/author", _author(script))
+    app.mount("/verifier", _verifier(script))
+    app.mount("/inference", _inference(script))
+    return app

@@ -1,0 +1,120 @@
+"""Reports, bands and deltas over HTTP, checked against figures computed here from the rows themselves."""
+
+from statistics import fmean
+
+import pytest
+
+from shared.clients.base import ServiceProblem
+from shared.clients.rollout import RolloutClient
+from shared.contracts.rollout import BandRequest, DeltaRequest, DeltaVerdict, SamplingParameters
+from shared.contracts.tasks import Split
+from shared.contracts.verifier import Status
+from tests.rollout.conftest import TASKS, Coordinator
+from tests.rollout.scripted import Script, make_task
+from tests.rollout.test_samplings import K, all_rows, ended, request
+
+
+async def sample(client: RolloutClient, sampling_id: str, **changes: object) -> None:
+    await client.start(request(sampling_id, **changes))
+    await ended(client, sampling_id)
+
+
+async def test_a_report_is_what_the_rows_say(coordinator: Coordinator, script: Script) -> None:
+    async with coordinator.client() as client:
+        await sample(client, "one")
+        report = await client.report("one")
+        rows = await all_rows(client, "one")
+    passed = {task.id: 0 for task in script.tasks if task.split is Split.HOLDOUT}
+    for row in rows:
+        passed[row.task_id] += row.status is Status.MATCH
+    line = report.lines[0]
+    assert (line.slice, line.tasks, line.rows, line.unscorable, line.short_tasks) == ("all", TASKS, TASKS * K, 0, 0)
+    assert line.pass_at_1.value == pytest.approx(fmean(c / K for c in passed.values()))
+    assert line.pass_at_k.value == pytest.approx(fmean(c > 0 for c in passed.values()))
+    assert line.pass_hat_k.value == pytest.approx(fmean(c == K for c in passed.values()))
+    assert line.headroom == pytest.approx(line.pass_at_k.value - line.pass_at_1.value)
+    assert line.mismatch == pytest.approx(1 - line.pass_at_1.value)
+    assert line.pass_at_1.low < line.pass_at_1.value < line.pass_at_1.high
+    easy = {task.id for task in script.tasks if task.difficulty == "easy"} & passed.keys()
+    slices = {line.slice: line for line in report.lines}
+    assert slices["difficulty=easy"].pass_at_1.value == pytest.approx(fmean(passed[t] / K for t in easy))
+    assert sum(line.tasks for name, line in slices.items() if name.startswith("archetype=")) == TASKS
+    assert {name for name in slices if name.startswith("style=")} == {"style=polite", "style=terse"}
+
+
+async def test_unscorable_rows_are_counted_and_never_a_failure(coordinator: Coordinator, script: Script) -> None:
+    tasks = [make_task(500 + number, right=K, broken=number == 0) for number in range(8)]
+    script.tasks += tasks
+    async with coordinator.client() as client:
+        await sample(client, "one", task_ids=[task.id for task in tasks])
+        line = (await client.report("one")).lines[0]
+    assert (line.tasks, line.rows, line.unscorable, line.short_tasks) == (7, 8 * K, K, 1)
+    assert line.pass_at_1.value == 1.0
+
+
+async def test_a_report_before_the_first_row_is_a_conflict_that_says_so(
+    coordinator: Coordinator, script: Script
+) -> None:
+    script.engine_up = False
+    async with coordinator.client() as client:
+        await client.start(request("one"))
+        with pytest.raises(ServiceProblem, match="scored samples yet") as early:
+            await client.report("one")
+        with pytest.raises(ServiceProblem, match="no sampling") as unknown:
+            await client.report("two")
+        await client.cancel("one")
+    assert (early.value.problem.status, unknown.value.problem.status) == (409, 404)
+
+
+async def test_a_band_holds_the_train_tasks_between_and_the_same_id_answers_it_again(
+    coordinator: Coordinator, script: Script
+) -> None:
+    rates = {t.id: int(t.question.split()[-2]) / K for t in script.tasks if t.split is Split.TRAIN}
+    asked = BandRequest(band_id="b", sampling_id="one", low=0.25, high=0.75)
+    async with coordinator.client() as client:
+        await sample(client, "one", split=Split.TRAIN)
+        band = await client.cut_band(asked)
+        assert await client.cut_band(asked) == band == await client.band("b")
+        with pytest.raises(ServiceProblem, match="another body"):
+            await client.cut_band(asked.model_copy(update={"low": 0.1}))
+        with pytest.raises(ServiceProblem, match="Widen the band"):
+            await client.cut_band(BandRequest(band_id="c", sampling_id="one", low=0.3, high=0.4))
+    assert set(band.task_ids) == {task_id for task_id, rate in rates.items() if 0.25 <= rate <= 0.75}
+    assert (band.below, band.above) == (sum(r < 0.25 for r in rates.values()), sum(r > 0.75 for r in rates.values()))
+    assert band.considered == TASKS
+    assert (band.policy, band.adapter_digest) == ("base", "base")
+
+
+async def test_no_band_is_cut_from_holdout_tasks_or_from_a_part_of_a_sampling(
+    coordinator: Coordinator, script: Script
+) -> None:
+    async with coordinator.client() as client:
+        await sample(client, "holdout")
+        with pytest.raises(ServiceProblem, match="train tasks only"):
+            await client.cut_band(BandRequest(band_id="b", sampling_id="holdout"))
+        script.engine_up = False
+        await client.start(request("part", split=Split.TRAIN))
+        with pytest.raises(ServiceProblem, match="from one that is done"):
+            await client.cut_band(BandRequest(band_id="b", sampling_id="part"))
+        with pytest.raises(ServiceProblem, match="no band"):
+            await client.band("b")
+        await client.cancel("part")
+
+
+async def test_base_against_base_shows_no_change_and_other_sampling_parameters_are_not_comparable(
+    coordinator: Coordinator,
+) -> None:
+    async with coordinator.client() as client:
+        await sample(client, "a")
+        await sample(client, "b", parameters=SamplingParameters(k=K, max_tokens=64, seed=1))
+        await sample(client, "hot", parameters=SamplingParameters(k=K, max_tokens=64, temperature=1.0))
+        await sample(client, "fewer", limit=8)
+        control = await client.delta(DeltaRequest(before="a", after="b"))
+        hot = await client.delta(DeltaRequest(before="a", after="hot"))
+        fewer = await client.delta(DeltaRequest(before="a", after="fewer"))
+    assert control.verdict is DeltaVerdict.NO_CHANGE_DETECTED
+    assert (control.lines[0].slice, control.lines[0].metric, control.lines[0].tasks) == ("all", "pass@1", TASKS)
+    assert hot.verdict is DeltaVerdict.NOT_COMPARABLE
+    assert hot.differences == ["temperature: 0.7 before, 1.0 after"]
+    assert fewer.verdict is DeltaVerdict.NOT_COMPARABLE
+    assert [difference.split(":")[0] for difference in fewer.differences] == ["task_set_digest"]

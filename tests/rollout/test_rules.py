@@ -1,0 +1,176 @@
+"""The pure rules: re-rolls, pauses, pace, policies, which tasks are asked, the figures of a report."""
+
+import asyncio
+from statistics import fmean
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from services.rollout import gate as gates
+from services.rollout.gate import Gate
+from services.rollout.groups import PERMANENT, FailureReason
+from services.rollout.pace import WINDOW_SECONDS, Pace
+from services.rollout.patience import LONGEST_WAIT_SECONDS, WINDOW_MINIMUM, FailureWindow, RetryRule
+from services.rollout.policies import resolve
+from services.rollout.records import PlannedTask, Policy, RowFacts
+from services.rollout.report import by_task, report_line
+from services.rollout.tasks import task_set_digest
+from shared.contracts.inference import Adapter, AdapterKind, AdapterList, AdapterState
+from shared.contracts.verifier import FinishReason, Status
+from shared.errors import Conflict
+from shared.ids import BASE_DIGEST
+from shared.statistics import pass_at_k, pass_hat_k
+from tests.rollout.scripted import make_task
+
+
+def test_waits_double_up_to_the_longest_and_end_after_the_retries() -> None:
+    rule = RetryRule(retries=6, first_wait_seconds=1.0)
+    waits = [rule.wait_seconds(FailureReason.TIMEOUT, failures) for failures in range(1, 8)]
+    assert waits == [1, 2, 4, 8, 16, LONGEST_WAIT_SECONDS, None]
+
+
+@given(st.sampled_from(FailureReason), st.integers(0, 50), st.integers(0, 10))
+def test_a_permanent_failure_is_given_up_and_a_failure_in_a_pause_never(
+    reason: FailureReason, failures: int, retries: int
+) -> None:
+    wait = RetryRule(retries, 0.5).wait_seconds(reason, failures)
+    assert (wait is None) == (reason in PERMANENT or failures > retries)
+    assert wait is None or 0 < wait <= LONGEST_WAIT_SECONDS
+
+
+@given(st.lists(st.booleans(), max_size=60))
+def test_the_window_trips_on_half_of_the_last_twenty(outcomes: list[bool]) -> None:
+    window = FailureWindow()
+    for failed in outcomes:
+        window.record(failed)
+    last = outcomes[-20:]
+    assert window.tripped() == (len(last) >= WINDOW_MINIMUM and sum(last) * 2 >= len(last))
+    window.reset()
+    assert not window.tripped()
+
+
+async def test_groups_that_fail_in_one_outage_pause_once_and_none_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gates, "CHECK_SECONDS", 0.01)
+    states = ["engine away"] * 5
+    told: list[str | None] = []
+
+    async def obstacle() -> str | None:
+        return states.pop() if states else None
+
+    async def on_change(reason: str | None) -> None:
+        told.append(reason)
+
+    gate = Gate(obstacle, on_change)
+    assert await asyncio.gather(*(gate.failed(0, "x") for _ in range(10))) == [True] * 10
+    assert told == ["engine away", None]
+    assert gate.pauses == 1
+    assert not await gate.failed(1, "this group alone")
+
+
+async def test_failures_while_everything_says_it_is_ready_pause_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gates, "COOLDOWN_SECONDS", 0.01)
+    told: list[str | None] = []
+
+    async def obstacle() -> str | None:
+        return None
+
+    async def on_change(reason: str | None) -> None:
+        told.append(reason)
+
+    gate = Gate(obstacle, on_change)
+    counted = [not await gate.failed(gate.pauses, "engine_error: 500") for _ in range(WINDOW_MINIMUM)]
+    assert counted == [True] * (WINDOW_MINIMUM - 1) + [False]
+    assert told[0] is not None
+    assert "engine_error: 500" in told[0]
+    assert told[1:] == [None]
+
+
+def test_pace_is_over_the_last_half_minute() -> None:
+    now = 0.0
+    pace = Pace(lambda: now)
+    for _ in range(10):
+        now += 1.0
+        pace.add(rows=4, tokens=100)
+    assert pace.rates() == (4.0, 100.0)
+    now += WINDOW_SECONDS + 1
+    assert pace.rates() == (0.0, 0.0)
+
+
+def adapter(step: int, digest: str, state: AdapterState) -> Adapter:
+    return Adapter(
+        name=f"night-s{step}-{digest[:8]}",
+        run_id="night",
+        step=step,
+        uri="",
+        base="b",
+        digest=digest,
+        kind=AdapterKind.TRAINED,
+        state=state,
+    )
+
+
+def test_a_policy_is_the_newest_ready_adapter_of_its_step() -> None:
+    served = AdapterList(
+        base="small",
+        adapters=[
+            adapter(3, "c" * 64, AdapterState.UNLOADED),
+            adapter(3, "b" * 64, AdapterState.READY),
+            adapter(3, "a" * 64, AdapterState.READY),
+            adapter(2, "d" * 64, AdapterState.REFUSED),
+        ],
+    )
+    assert resolve("base", served) == Policy("small", BASE_DIGEST)
+    assert resolve("night@3", served) == Policy("night-s3-bbbbbbbb", "b" * 64)
+    with pytest.raises(Conflict) as refused:
+        resolve("night@2", served)
+    assert "is refused" in refused.value.detail
+    assert "sqlclimb serve night@2" in refused.value.detail
+    with pytest.raises(Conflict) as never:
+        resolve("night@7", served)
+    assert "was never published" in never.value.detail
+
+
+def test_a_task_set_digest_depends_on_ids_and_golds_and_not_on_order() -> None:
+    one, two = make_task(1, 1), make_task(2, 2)
+    other = two.model_copy(update={"privileged": one.privileged.model_copy(update={"reference": "SELECT 2"})})
+    assert task_set_digest([one, two]) == task_set_digest([two, one])
+    assert len({task_set_digest([one]), task_set_digest([one, two]), task_set_digest([one, other])}) == 3
+
+
+def facts(task_id: str, statuses: list[Status]) -> list[RowFacts]:
+    return [
+        RowFacts(task_id, status, FinishReason.LENGTH if n == 0 else FinishReason.STOP, f"{n % 2}", n == 0, 10 + n)
+        for n, status in enumerate(statuses)
+    ]
+
+
+def planned(number: int) -> PlannedTask:
+    return PlannedTask(f"t{number}", "q", "window", "easy", "terse", "train")
+
+
+@given(st.lists(st.lists(st.sampled_from(Status), min_size=4, max_size=4), min_size=1, max_size=12))
+def test_a_report_line_counts_only_scored_rows(statuses: list[list[Status]]) -> None:
+    k = 2
+    tasks = [planned(number) for number in range(len(statuses))]
+    rows = [fact for number, group in enumerate(statuses) for fact in facts(f"t{number}", group)]
+    line = report_line("all", by_task(tasks, rows), k)
+    counted = [
+        (sum(s is not Status.UNSCORABLE for s in group), sum(s is Status.MATCH for s in group)) for group in statuses
+    ]
+    full = [(n, c) for n, c in counted if n >= k]
+    if not full:
+        assert line is None
+        return
+    assert line is not None
+    scored = sum(n for n, _ in counted)
+    assert (line.rows, line.unscorable) == (4 * len(statuses), 4 * len(statuses) - scored)
+    assert line.tasks == sum(n > 0 for n, _ in counted)
+    assert line.short_tasks == sum(n < k for n, _ in counted)
+    assert line.pass_at_1.value == pytest.approx(fmean(c / n for n, c in counted if n))
+    assert line.pass_at_k.value == pytest.approx(fmean(pass_at_k(n, c, k) for n, c in full))
+    assert line.pass_hat_k.value == pytest.approx(fmean(pass_hat_k(n, c, k) for n, c in full))
+    shares = line.no_sql + line.sql_error + line.mismatch + line.refused + line.timeout
+    assert shares == pytest.approx(1 - sum(c for _, c in counted) / scored)
+    assert (line.cut, line.thought, line.distinct, line.median_tokens) == (0.25, 0.25, 0.5, 11.5)
+    assert 0 <= line.detectable_effect <= 1

@@ -1,0 +1,52 @@
+"""Checkpoints count only when they are whole."""
+
+from pathlib import Path
+
+from services.trainer.checkpoints import SEAL, RunFolder
+
+
+def saved(folder: RunFolder, step: int) -> Path:
+    """What the Hugging Face trainer leaves before the seal."""
+    path = folder.folder / f"checkpoint-{step}"
+    path.mkdir(parents=True)
+    (path / "adapter_model.safetensors").write_bytes(b"weights")
+    return path
+
+
+def test_the_newest_sealed_checkpoint_wins_by_number_not_by_name(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path, "night-1")
+    assert folder.newest() is None
+    for step in (9, 10):
+        saved(folder, step)
+        folder.seal(step, {"reward": step})
+    newest = folder.newest()
+    assert newest is not None and newest.step == 10 and newest.record == {"reward": 10}
+
+
+def test_a_checkpoint_without_its_seal_does_not_exist_and_is_discarded(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path, "night-1")
+    saved(folder, 1)
+    folder.seal(1, {})
+    saved(folder, 2)
+    (saved(folder, 3) / f"{SEAL}.new").write_text('{"step": 3, "record": {}}')  # killed before the rename
+    newest = folder.newest()
+    assert newest is not None and newest.step == 1
+    folder.discard_incomplete()
+    assert [path.name for path in folder.folder.iterdir()] == ["checkpoint-1"]
+
+
+def test_two_are_kept(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path, "night-1")
+    for step in range(1, 6):
+        saved(folder, step)
+        folder.seal(step, {})
+    assert sorted(path.name for path in folder.folder.iterdir()) == ["checkpoint-4", "checkpoint-5"]
+
+
+def test_runs_do_not_see_each_other(tmp_path: Path) -> None:
+    night, day = RunFolder(tmp_path, "night"), RunFolder(tmp_path, "day")
+    saved(night, 4)
+    night.seal(4, {})
+    assert day.newest() is None
+    day.discard_incomplete()
+    assert night.newest() is not None

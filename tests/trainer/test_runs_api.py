@@ -1,0 +1,258 @@
+"""The runs API over HTTP: what it starts, resumes, refuses, and what it makes of a job's death."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from services.trainer.admission import Admission
+from services.trainer.endpoints import router
+from services.trainer.launcher import JobState, LauncherUnavailable
+from services.trainer.records import RunRecords
+from services.trainer.repository import RunRepository
+from services.trainer.service import RunService
+from shared import web
+from shared.auth import TokenFile, read_token
+from shared.clients.inference import InferenceClient
+from shared.clients.rollout import RolloutClient
+from shared.contracts.trainer import RunState
+from shared.database import open_pool
+from tests.models import make_model
+from tests.trainer.peers import Peers, serving
+from tests.trainer.test_learner import run_config
+from tests.trainer.test_records import step
+
+
+class ScriptedLauncher:
+    """A launcher whose jobs do what the test says."""
+
+    def __init__(self) -> None:
+        self.jobs: dict[tuple[str, int], JobState] = {}
+        self.reachable = True
+
+    def _reach(self) -> None:
+        if not self.reachable:
+            raise LauncherUnavailable("no Ray there")
+
+    async def submit(self, run_id: str, attempt: int) -> None:
+        self._reach()
+        self.jobs[run_id, attempt] = JobState.ALIVE
+
+    async def state(self, run_id: str, attempt: int) -> JobState:
+        self._reach()
+        return self.jobs.get((run_id, attempt), JobState.MISSING)
+
+    async def log_tail(self, run_id: str, attempt: int) -> str:
+        return "MemoryError: 4 GB"
+
+    async def stop(self, run_id: str, attempt: int) -> None:
+        self._reach()
+        if (run_id, attempt) in self.jobs:
+            self.jobs[run_id, attempt] = JobState.STOPPED
+
+    async def version(self) -> str:
+        return "scripted"
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_model(tmp_path_factory.mktemp("model") / "tiny")
+
+
+@pytest.fixture
+def peers(model: Path, tokens: Path) -> Iterator[Peers]:
+    with serving(model, tokens) as peers:
+        yield peers
+
+
+class Api:
+    """The API, its database, its jobs."""
+
+    def __init__(self, http: httpx.AsyncClient, launcher: ScriptedLauncher, dsn: str, model: Path) -> None:
+        self.http, self.launcher, self.dsn = http, launcher, dsn
+        self.config = run_config(model).model_dump(mode="json")
+
+    async def start(self, run_id: str = "night", **changes: Any) -> httpx.Response:
+        return await self.http.post("/v1/runs", json={"run_id": run_id, "config": self.config | changes})
+
+    async def state_after(self, wanted: RunState, run_id: str = "night") -> dict[str, Any]:
+        """The run once it is in that state; the watch needs a moment."""
+        for _ in range(200):
+            run: dict[str, Any] = (await self.http.get(f"/v1/runs/{run_id}")).json()
+            if run["state"] == wanted:
+                return run
+            await asyncio.sleep(0.05)
+        raise AssertionError(f"still {run['state']}: {run['error']}")
+
+
+@pytest.fixture
+async def api(
+    control_db: str, tokens: Path, peers: Peers, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Api]:
+    monkeypatch.setattr("services.trainer.service.WATCH_SECONDS", 0.05)
+    launcher = ScriptedLauncher()
+    token = read_token(tokens, "trainer")
+
+    @contextlib.asynccontextmanager
+    async def lifespan(app: Any) -> AsyncIterator[None]:
+        yield
+
+    async with (
+        open_pool(control_db) as pool,
+        RolloutClient(peers.url, token) as rollout,
+        InferenceClient(peers.url, token) as inference,
+    ):
+        app = web.create_app("trainer", TokenFile(tokens), lifespan, {}, dict)
+        app.include_router(router)
+        app.state.runs = RunService(RunRepository(pool), launcher, Admission(rollout, inference).check)
+        watch = asyncio.create_task(app.state.runs.watch())
+        transport = httpx.ASGITransport(app)
+        headers = {"authorization": f"Bearer {token}"}
+        async with httpx.AsyncClient(transport=transport, base_url="http://trainer", headers=headers) as http:
+            yield Api(http, launcher, control_db, model)
+        watch.cancel()
+
+
+async def test_a_new_run_is_submitted_once(api: Api) -> None:
+    first, again = await api.start(), await api.start()
+    assert first.status_code == again.status_code == 200
+    assert again.json()["attempt"] == 1 and list(api.launcher.jobs) == [("night", 1)]
+
+
+async def test_simultaneous_starts_make_one_job(api: Api) -> None:
+    answers = await asyncio.gather(*(api.start() for _ in range(5)))
+    assert {answer.status_code for answer in answers} == {200}
+    assert list(api.launcher.jobs) == [("night", 1)]
+
+
+async def test_another_config_under_the_same_id_is_a_conflict_that_names_the_field(api: Api) -> None:
+    await api.start()
+    answer = await api.start(learning_rate=2e-3)
+    assert answer.status_code == 409 and "learning_rate: 0.001 there, 0.002 here" in answer.json()["detail"]
+
+
+@pytest.mark.parametrize(
+    ("job", "words"),
+    [
+        (JobState.FAILED, "its job failed"),
+        (JobState.ENDED, "its job ended"),
+        (None, "Ray knows nothing of its job"),
+    ],
+)
+async def test_a_job_that_died_fails_its_run_and_the_same_call_resumes_it(
+    api: Api, job: JobState | None, words: str
+) -> None:
+    await api.start()
+    records = RunRecords(api.dsn, "night", 1)
+    records.begin({"trl": "1.16.0"})
+    records.add_step(step(1, 1))
+    if job is None:
+        del api.launcher.jobs["night", 1]
+    else:
+        api.launcher.jobs["night", 1] = job
+    run = await api.state_after(RunState.FAILED)
+    assert words in run["error"] and "Steps up to 1" in run["error"] and "MemoryError" in run["error"]
+    resumed = (await api.start()).json()
+    assert (resumed["attempt"], resumed["state"], resumed["error"]) == (2, "pending", "")
+    assert api.launcher.jobs["night", 2] is JobState.ALIVE
+    assert (resumed["steps_done"], resumed["last_policy"], resumed["versions"]) == (1, "night@1", {"trl": "1.16.0"})
+
+
+async def test_what_the_job_wrote_about_its_end_stays(api: Api) -> None:
+    await api.start()
+    records = RunRecords(api.dsn, "night", 1)
+    records.begin({})
+    records.finish(RunState.FAILED, "inference refused: 37 tensors")
+    api.launcher.jobs["night", 1] = JobState.FAILED
+    await asyncio.sleep(0.3)
+    assert (await api.state_after(RunState.FAILED))["error"] == "inference refused: 37 tensors"
+
+
+async def test_a_run_that_is_done_is_answered_not_run_again(api: Api) -> None:
+    await api.start()
+    RunRecords(api.dsn, "night", 1).finish(RunState.DONE)
+    assert (await api.start()).json()["state"] == "done"
+    assert list(api.launcher.jobs) == [("night", 1)]
+
+
+async def test_a_stop_reaches_a_running_job_and_ends_a_pending_one(api: Api) -> None:
+    await api.start("pending")
+    assert (await api.http.post("/v1/runs/pending/stop")).json()["state"] == "stopped"
+    assert api.launcher.jobs["pending", 1] is JobState.STOPPED
+
+    await api.start("night")
+    records = RunRecords(api.dsn, "night", 1)
+    records.begin({})
+    assert (await api.http.post("/v1/runs/night/stop")).json()["state"] == "running"
+    assert records.stop_requested()
+    records.finish(RunState.STOPPED)
+    assert (await api.start("night")).json()["attempt"] == 2, "a stopped run is unfinished"
+    assert not RunRecords(api.dsn, "night", 2).stop_requested()
+
+
+async def test_without_ray_nothing_starts_and_runs_stay_as_they_are(api: Api) -> None:
+    await api.start("night")
+    api.launcher.reachable = False
+    answer = await api.start("other")
+    assert answer.status_code == 503 and "no Ray there" in answer.json()["detail"]
+    assert (await api.start("night")).status_code == 503
+    await asyncio.sleep(0.2)
+    assert (await api.http.get("/v1/runs/night")).json()["state"] == "pending"
+    assert (await api.http.get("/v1/runs/other")).json()["state"] == "failed"
+    api.launcher.reachable = True
+    assert (await api.start("other")).json()["attempt"] == 2
+
+
+async def test_steps_come_after_the_asked_one(api: Api) -> None:
+    await api.start()
+    records = RunRecords(api.dsn, "night", 1)
+    records.begin({})
+    for number in (1, 2, 3):
+        records.add_step(step(number, 1))
+    found = (await api.http.get("/v1/runs/night/steps", params={"after": 1})).json()["steps"]
+    assert [entry["step"] for entry in found] == [2, 3]
+
+
+@pytest.mark.parametrize(
+    ("changes", "field", "words"),
+    [
+        ({"band_id": "nowhere"}, "config.band_id", "no band 'nowhere'"),
+        ({"band_id": "empty"}, "config.band_id", "holds 0 tasks"),
+        ({"band_id": "elsewhere"}, "config.band_id", "of domain 'other'"),
+        ({"prompts_per_step": 11}, "config.band_id", "holds 10 tasks, a step takes 11"),
+        ({"model": "/no/such/model"}, "config.model", "/no/such/model/config.json is missing"),
+        ({"model": "Qwen/Qwen3-4B"}, "config.model", "is not what inference serves"),
+        ({"lora": {"rank": 64}}, "config.lora.rank", "above the largest inference serves: 16"),
+        ({"workers": 2}, "config.workers", "this version trains with 1"),
+        ({"k": 1}, "config.k", "greater than or equal to 2"),
+        ({"learning_rat": 1.0}, "config.learning_rat", "not permitted"),
+    ],
+)
+async def test_a_run_that_cannot_work_is_refused_before_any_job(
+    api: Api, changes: dict[str, Any], field: str, words: str
+) -> None:
+    answer = await api.start(**changes)
+    problem = answer.json()
+    assert answer.status_code == 422 and words in problem["detail"] and "Nothing was" in problem["detail"]
+    assert [error["field"] for error in problem["errors"]] == [field]
+    assert api.launcher.jobs == {}
+    assert (await api.http.get("/v1/runs/night")).status_code == 404
+
+
+@pytest.mark.parametrize("call", [("POST", "/v1/runs"), ("GET", "/v1/runs/x/steps"), ("POST", "/v1/runs/x/stop")])
+async def test_who_may_call(api: Api, call: tuple[str, str], tokens: Path) -> None:
+    method, path = call
+    headers = ("", "Bearer nobody", f"Bearer {read_token(tokens, 'rollout')}")
+    answers = [
+        (await api.http.request(method, path, headers={"authorization": header})).status_code for header in headers
+    ]
+    assert answers == [401, 401, 403]
+
+
+async def test_unknown_runs_are_404(api: Api) -> None:
+    for method, path in (("GET", "/v1/runs/x"), ("GET", "/v1/runs/x/steps"), ("POST", "/v1/runs/x/stop")):
+        assert (await api.http.request(method, path)).status_code == 404
