@@ -10,7 +10,6 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from pydantic import Field
-from pydantic_settings import SettingsConfigDict
 
 from shared.embedded_postgres import program, unprivileged
 from shared.settings import DatabaseSettings, load
@@ -20,8 +19,6 @@ INITDB_SECONDS = 120
 
 class ControlDatabaseSettings(DatabaseSettings):
     """The embedded control database."""
-
-    model_config = SettingsConfigDict(env_prefix="SQLCLIMB_", env_file=".env", extra="ignore", cli_kebab_case=True)
 
     control_data: Path = Field(description="folder of the cluster's files; made when absent")
 

@@ -8,8 +8,8 @@ import psycopg
 import yoyo
 from psycopg.rows import dict_row
 from psycopg_pool import AsyncConnectionPool
-from pydantic import Field, SecretStr
-from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from shared.settings import DatabaseSettings, load
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 
@@ -48,13 +48,6 @@ def migrate(dsn: str) -> list[str]:
     return [migration.id for migration in pending]
 
 
-class _MigrateSettings(BaseSettings):
-    """Migrate the control database."""
-
-    model_config = SettingsConfigDict(env_prefix="SQLCLIMB_", env_file=".env", extra="ignore")
-    db: SecretStr = Field(description="control database DSN")
-
-
 if __name__ == "__main__":
-    applied = migrate(_MigrateSettings().db.get_secret_value())
+    applied = migrate(load(DatabaseSettings).db.get_secret_value())
     print(f"applied {applied}" if applied else "nothing to apply", file=sys.stderr)

@@ -5,9 +5,8 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
-from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from shared.settings import DatabaseSettings, ServiceSettings
+from shared.settings import CommonSettings, DatabaseSettings, ServiceSettings
 
 LoraRank = Annotated[Literal[8, 16, 32, 64, 128, 256], BeforeValidator(int)]
 """The ranks vLLM takes as a limit."""
@@ -17,7 +16,7 @@ def _cores() -> int:
     return len(os.sched_getaffinity(0))
 
 
-class ModelSettings(BaseSettings):
+class ModelSettings(CommonSettings):
     """What engine and gateway must agree on."""
 
     model: str = Field(description="base model: a Hugging Face folder or name")
@@ -28,10 +27,6 @@ class ModelSettings(BaseSettings):
 
 class EngineSettings(ModelSettings):
     """The vLLM engine (CPU build)."""
-
-    model_config = SettingsConfigDict(
-        env_prefix="SQLCLIMB_", env_file=".env", extra="ignore", cli_kebab_case=True, cli_avoid_json=True
-    )
 
     host: str = Field(default="127.0.0.1", description="address to listen on; the engine itself asks for no token")
     port: int = Field(ge=1, le=65535, description="port to listen on")

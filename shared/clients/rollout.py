@@ -70,13 +70,16 @@ class RolloutClient(ServiceClient):
         """Two samplings, paired by task."""
         return await self.call("POST", "/v1/deltas", Delta, request)
 
-    async def _lines(self, method: str, path: str, content: str | None = None) -> AsyncIterator[str]:
+    async def _lines(self, method: str, path: str, content: str | None = None) -> AsyncIterator[bytes]:
         headers = {} if content is None else {"content-type": "application/json"}
         timeout = httpx.Timeout(None, connect=5.0)
         async with self._http.stream(method, path, content=content, headers=headers, timeout=timeout) as response:
             if response.status_code >= 400:
                 await response.aread()
             raise_for_problem(response)
-            async for line in response.aiter_lines():
-                if line:
-                    yield line
+            rest = b""
+            async for chunk in response.aiter_bytes():  # `aiter_lines` also splits at U+0085 and such inside a reply
+                *lines, rest = (rest + chunk).split(b"\n")
+                for line in lines:
+                    if line:
+                        yield line
