@@ -113,3 +113,14 @@ def test_the_same_seed_trains_the_same_adapter(model: Path, tmp_path: Path) -> N
     assert digests[0] == digests[1]
     trained(model, tmp_path / "c", Sampled(model), seed=1)
     assert adapter_digest(tmp_path / "c" / "checkpoint-2") != digests[0]
+
+
+@pytest.mark.parametrize(
+    ("rows", "max_tokens", "expected"), [(128, 128, 32), (512, 4096, 1), (512, 1024, 4), (12, 512, 6), (7, 600, 1)]
+)
+def test_a_forward_holds_whole_shares_of_the_batch_within_its_token_bound(
+    rows: int, max_tokens: int, expected: int
+) -> None:
+    from services.trainer.learner import micro_batch_rows
+
+    assert micro_batch_rows(rows, max_tokens) == expected

@@ -7,7 +7,7 @@ from random import Random
 from typing import Any
 
 import torch
-from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
+from torch.optim.swa_utils import AveragedModel
 from transformers import DynamicCache
 
 from services.trainer.small_policy.examples import Batch, Epoch, batches
@@ -27,7 +27,7 @@ class Learner:
 
     def __init__(self, model: Any, recipe: Recipe, prefix: Sequence[int], epoch: Epoch, pad: int, seed: int) -> None:
         self._model = model
-        self._averaged = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(recipe.averaging))
+        self._averaged = AveragedModel(model, avg_fn=lambda mean, new, _: torch.lerp(new, mean, recipe.averaging))
         self._prefix = prefix
         self._source = batches(epoch, len(prefix), recipe.batch, pad, Random(seed))
         self._optimizer = torch.optim.AdamW(
