@@ -35,6 +35,8 @@ from shared.ids import served_name, sha256_hex, task_id
 GOLD = "SELECT 1 AS gold_marker"
 BASE = "small-base"
 BROKEN = "SELECT broken"
+ODD_CHARACTERS = "\x85\u2028\x1c\x0b\U0001f600"
+"""Line ends to some readers, and a character beyond 16 bits: a model writes anything."""
 
 
 def make_task(number: int, right: int, split: Split = Split.HOLDOUT, broken: bool = False) -> PrivilegedTask:
@@ -72,6 +74,8 @@ class Script:
     engine_faults: deque[int | str] = field(default_factory=deque)
     """Taken one a generation: an HTTP status, `wrong-adapter`, or `no-ids`."""
     engine_up: bool = True
+    down_after: int = -1
+    """The engine goes away, once, after so many answers."""
     verifier_up: bool = True
     unscorable: int = 0
     """Verdicts to come that say unscorable."""
@@ -82,6 +86,8 @@ class Script:
     """Generations that have begun."""
     hold: threading.Event | None = None
     """While set and not fired, generations wait."""
+    held_after: int = 0
+    """All but the first so many."""
 
     def publish(self, run_id: str, step: int, digest: str, state: AdapterState = AdapterState.READY) -> None:
         """An adapter in the registry, newest first."""
@@ -189,9 +195,12 @@ def _inference(script: Script) -> FastAPI:
     async def chat(request: Request) -> Response:
         body = await request.json()
         script.entered += 1
+        number = script.entered
         await asyncio.sleep(script.latency_seconds)
-        if script.hold is not None:
+        if script.hold is not None and number > script.held_after:
             await asyncio.to_thread(script.hold.wait)
+        if len(script.asked) == script.down_after:
+            script.engine_up, script.down_after = False, -1
         if not script.engine_up:
             return _problem(503, "engine is scripted to be away")
         fault = script.engine_faults.popleft() if script.engine_faults else None
@@ -206,7 +215,7 @@ def _inference(script: Script) -> FastAPI:
 def _reply(question: str, right: bool, index: int) -> str:
     if "broken" in question:
         return BROKEN
-    return "SELECT 1" if right else f"SELECT {index + 2}"
+    return "SELECT 1" if right else f"SELECT {index + 2} -- {ODD_CHARACTERS}"
 
 
 def _completion(script: Script, body: dict[str, Any], fault: str | None) -> Response:

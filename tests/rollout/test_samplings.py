@@ -16,7 +16,7 @@ from shared.contracts.tasks import Split
 from shared.contracts.verifier import Status
 from shared.ids import sha256_hex
 from tests.rollout.conftest import TASKS, Coordinator, StartCoordinator, eventually, is_true
-from tests.rollout.scripted import BASE, GOLD, Script
+from tests.rollout.scripted import BASE, GOLD, ODD_CHARACTERS, Script
 
 K = 4
 
@@ -73,6 +73,7 @@ async def test_every_sample_lands_as_one_row_with_what_was_sent_and_answered(
         assert (row.prompt_token_ids, row.token_ids, row.logprobs) == ([7, 8, 9], [1, 2, 3], [-0.5] * 3)
         right = int(by_id[row.task_id].question.split()[-2])
         assert (row.status is Status.MATCH) == (row.sample_index < right)
+        assert row.reply.endswith("SELECT 1" if row.status is Status.MATCH else ODD_CHARACTERS)
         assert row.reward == (1.0 if row.status is Status.MATCH else 0.1)
 
 
@@ -122,12 +123,12 @@ async def test_posting_again_asks_nothing_twice_and_another_body_is_a_conflict(
 async def test_a_new_coordinator_resumes_by_itself_and_asks_only_what_is_missing(
     start_coordinator: StartCoordinator, script: Script
 ) -> None:
-    script.latency_seconds = 0.1
+    script.hold, script.held_after = threading.Event(), 2
     with start_coordinator() as first:
         async with first.client() as client:
             await client.start(request())
             await landed(client, 2 * K)
-    script.latency_seconds = 0.0
+    script.hold.set()
     with start_coordinator() as second:
         async with second.client() as client:
             done = await ended(client, "one")
@@ -190,11 +191,9 @@ async def test_it_pauses_with_the_reason_while_the_engine_is_away_and_resumes_by
 
 
 async def test_an_outage_on_the_way_loses_nothing(coordinator: Coordinator, script: Script) -> None:
-    script.latency_seconds = 0.05
+    script.down_after = 2
     async with coordinator.client() as client:
         await client.start(request())
-        await landed(client, 1)
-        script.engine_up = False
         await until(client, "one", SamplingState.PAUSED)
         script.engine_up = True
         done = await ended(client, "one")
@@ -242,15 +241,15 @@ async def test_unscorable_is_asked_again_then_stored_without_reward(coordinator:
 
 
 async def test_cancel_keeps_rows_and_the_same_post_goes_on(coordinator: Coordinator, script: Script) -> None:
-    script.latency_seconds = 0.1
+    script.hold, script.held_after = threading.Event(), 2
     async with coordinator.client() as client:
         await client.start(request())
-        await landed(client, 1)
+        await landed(client, 2 * K)
         cancelled = await client.cancel("one")
         assert cancelled.state is SamplingState.CANCELLED
-        assert 0 < cancelled.progress.landed < TASKS * K
+        assert cancelled.progress.landed == 2 * K
         assert len(await all_rows(client, "one")) == cancelled.progress.landed
-        script.latency_seconds = 0.0
+        script.hold.set()
         await client.start(request())
         assert (await ended(client, "one")).state is SamplingState.DONE
         assert_each_once(await all_rows(client, "one"))
