@@ -52,9 +52,9 @@ FULL = ClimbSize(
 
 SMOKE = ClimbSize(
     name="smoke",
-    golds=300,
+    golds=500,
     phrasings=2,
-    policy_steps=60,
+    policy_steps=100,
     holdout=24,
     band_tasks=24,
     band_k=4,

@@ -5,14 +5,22 @@ from rich.table import Table
 
 from shared.contracts.rollout import Delta, Estimate, Report
 
-WIDTH = 150
-"""Columns when the output is no terminal."""
+WIDTH = 200
+"""Columns of a table that is piped into a file."""
 
 
 def console() -> Console:
     """A console that does not wrap tables when piped."""
     found = Console()
     return found if found.is_terminal else Console(width=WIDTH)
+
+
+def plain_table(*titles: str) -> Table:
+    """A table without borders whose cells stay on one line."""
+    table = Table(box=None, padding=(0, 1))
+    for title in titles:
+        table.add_column(title, no_wrap=True)
+    return table
 
 
 def interval(estimate: Estimate, signed: bool = False) -> str:
@@ -22,17 +30,17 @@ def interval(estimate: Estimate, signed: bool = False) -> str:
 
 
 def report_table(reports: list[Report]) -> None:
-    """Each sampling's overall line, then its slices by difficulty and archetype."""
-    table = Table(
-        "sampling", "policy", "slice", "tasks", "pass@1", "pass@k", "pass^k", "headroom", box=None, padding=(0, 1)
+    """Each sampling's overall line, then its slices by difficulty, archetype and style."""
+    table = plain_table(
+        *("sampling", "policy", "slice", "tasks", "pass@1 [95 %]", "pass@k", "pass^k", "headroom"),
+        *("wrong", "no SQL", "error", "cut", "unscorable", "detectable"),
     )
-    for title in ("wrong", "no SQL", "error", "cut", "unscorable", "detectable"):
-        table.add_column(title, justify="right")
     for found in reports:
         for line in found.lines:
+            overall = line.slice == "all"
             table.add_row(
-                found.sampling_id if line.slice == "all" else "",
-                f"{found.policy} k={found.k}" if line.slice == "all" else "",
+                found.sampling_id if overall else "",
+                f"{found.policy} k={found.k}" if overall else "",
                 line.slice,
                 str(line.tasks),
                 interval(line.pass_at_1),
@@ -51,7 +59,7 @@ def report_table(reports: list[Report]) -> None:
 
 def delta_table(found: Delta) -> None:
     """The paired lines, the verdict and the sentence."""
-    table = Table("slice", "metric", "tasks", "before", "after", "delta [95 %]", "p", box=None, padding=(0, 1))
+    table = plain_table("slice", "metric", "tasks", "before", "after", "delta [95 %]", "p")
     for line in found.lines:
         table.add_row(
             line.slice,

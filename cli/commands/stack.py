@@ -4,10 +4,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
 from cli.context import command, say
+from cli.render import console, plain_table
 from cli.stack.home import StackHome
 from cli.stack.stack import Stack, status_json
 
@@ -43,7 +42,7 @@ async def status(json: Annotated[bool, typer.Option("--json", help="machine-read
     if not found:
         say(f"nothing runs in {home.folder}; `sqlclimb up` starts it")
         return
-    table = Table("part", "state", "url", "versions", box=None)
+    table = plain_table("part", "state", "url", "versions")
     for name, part in found.items():
         table.add_row(name, part.state, part.url, ", ".join(f"{key} {value}" for key, value in part.versions.items()))
-    Console().print(table)
+    console().print(table)

@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.table import Table
 
 from cli.context import Connection, UsageError, command, say
-from cli.render import console
+from cli.render import console, plain_table
 from shared.contracts.verifier import (
     ExplainRequest,
     SandboxRequest,
@@ -75,7 +74,7 @@ def _show(verdicts: list[Verdict], as_json: bool) -> None:
         for verdict in verdicts:
             say(verdict.model_dump_json())
         return
-    table = Table("item", "status", "reward", "rows", "gold rows", "reason", box=None)
+    table = plain_table("item", "status", "reward", "rows", "gold rows", "reason")
     for position, verdict in enumerate(verdicts):
         reward = "null" if verdict.reward is None else f"{verdict.reward:.1f}"
         cells = (verdict.item_id or str(position), verdict.status, reward, str(verdict.rows), str(verdict.gold_rows))
