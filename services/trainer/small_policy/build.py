@@ -96,7 +96,8 @@ async def build(bundle: Bundle, tasks: WarmStart, recipe: Recipe, seed: int, jud
     measures: list[SliceMeasure] = []
     stopped: StopReason | None = None
     while stopped is None:
-        learner.advance(min(recipe.measure_every, recipe.maximum_steps - learner.step), report)
+        ahead = recipe.measure_every if measures else recipe.measure_from
+        learner.advance(min(ahead, recipe.maximum_steps - learner.step), report)
         last = await measure(
             learner.policy, tokenizer, material.slice, recipe, material.max_tokens, learner.step, seed, judge
         )

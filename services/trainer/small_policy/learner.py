@@ -20,9 +20,10 @@ Report = Callable[[str], None]
 
 
 class Learner:
-    """AdamW at a constant rate after a warm-up, and a running average of the weights.
+    """Constant learning rates after a warm-up, and a running average of the weights.
 
-    The average is the policy: it is worth a decayed learning rate without knowing in advance when training stops.
+    Muon for the layers' matrices (it needs half the steps of AdamW here), AdamW for the rest. The average is the
+    policy: it is worth a decayed learning rate without knowing in advance when training stops.
     """
 
     def __init__(self, model: Any, recipe: Recipe, prefix: Sequence[int], epoch: Epoch, pad: int, seed: int) -> None:
@@ -30,12 +31,15 @@ class Learner:
         self._averaged = AveragedModel(model, avg_fn=lambda mean, new, _: torch.lerp(new, mean, recipe.averaging))
         self._prefix = prefix
         self._source = batches(epoch, len(prefix), recipe.batch, pad, Random(seed))
-        self._optimizer = torch.optim.AdamW(
-            model.parameters(), lr=recipe.learning_rate, betas=(0.9, 0.98), weight_decay=recipe.weight_decay, fused=True
-        )
-        self._schedule = torch.optim.lr_scheduler.LambdaLR(
-            self._optimizer, lambda step: min(1.0, (step + 1) / recipe.warmup_steps)
-        )
+        matrices, others = split_parameters(model)
+        self._optimizers: list[torch.optim.Optimizer] = [
+            torch.optim.Muon(matrices, lr=recipe.matrix_learning_rate, weight_decay=recipe.weight_decay),
+            torch.optim.AdamW(others, lr=recipe.learning_rate, betas=(0.9, 0.98), weight_decay=0.0),
+        ]
+        self._schedules = [
+            torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: min(1.0, (step + 1) / recipe.warmup_steps))
+            for optimizer in self._optimizers
+        ]
         self.step = 0
         self.loss = math.nan
         """Mean negative log-likelihood of the last batch's reply tokens (nats)."""
@@ -51,17 +55,25 @@ class Learner:
         said = time.monotonic()
         for _ in range(steps):
             loss = reply_loss(self._model, self._prefix, next(self._source))
-            self._optimizer.zero_grad(set_to_none=True)
+            self._model.zero_grad(set_to_none=True)
             torch.autograd.backward(loss)
             torch.nn.utils.clip_grad_norm_(self._model.parameters(), GRADIENT_CLIP)
-            self._optimizer.step()
-            self._schedule.step()
+            for optimizer, schedule in zip(self._optimizers, self._schedules, strict=True):
+                optimizer.step()
+                schedule.step()
             self._averaged.update_parameters(self._model)
             self.step += 1
             self.loss = loss.item()
             if time.monotonic() - said >= PROGRESS_SECONDS:
                 said = time.monotonic()
                 report(f"step {self.step}  loss {self.loss:.3f}")
+
+
+def split_parameters(model: Any) -> tuple[list[torch.nn.Parameter], list[torch.nn.Parameter]]:
+    """The layers' weight matrices, and everything else: embeddings and norms."""
+    matrices = [weight for weight in model.model.layers.parameters() if weight.ndim == 2]
+    chosen = {id(weight) for weight in matrices}
+    return matrices, [weight for weight in model.parameters() if id(weight) not in chosen]
 
 
 def reply_loss(model: Any, prefix: Sequence[int], batch: Batch) -> torch.Tensor:

@@ -24,15 +24,21 @@ class Recipe(Contract):
     """Everything besides the tasks that decides the weights; part of the policy's digest."""
 
     architecture: Architecture = Architecture()
-    batch: int = Field(default=64, ge=1, description="examples a step")
-    learning_rate: float = Field(default=3e-3, gt=0)
+    batch: int = Field(default=32, ge=1, description="examples a step")
+    matrix_learning_rate: float = Field(default=0.02, gt=0, description="Muon, for the layers' matrices")
+    learning_rate: float = Field(default=3e-3, gt=0, description="AdamW, for embeddings and norms")
     weight_decay: float = Field(default=0.01, ge=0)
     averaging: float = Field(
         default=0.97, ge=0, lt=1, description="decay of the running average of the weights, a step"
     )
     warmup_steps: int = Field(default=20, ge=1)
-    maximum_steps: int = Field(default=1200, ge=1, description="stop here when the target was not reached")
-    target: float = Field(default=0.45, ge=0, le=1, description="stop at this pass@1 on the slice: a middle level")
+    maximum_steps: int = Field(default=800, ge=1, description="stop here when the target was not reached")
+    target: float = Field(default=0.40, ge=0, le=1, description="stop at this pass@1 on the slice: a middle level")
+    measure_from: int = Field(
+        default=200,
+        ge=1,
+        description="first measurement at this step; before it replies run to the budget, which is slow",
+    )
     measure_every: int = Field(default=25, ge=1, description="steps between two measurements")
     slice_tasks: int = Field(default=100, ge=1, description="train tasks of fold 1 that are measured")
     k: int = Field(default=4, ge=1, description="samples per measured task")

@@ -81,7 +81,7 @@ def _years(gold: str) -> set[str]:
 
 
 def _pattern(old: str) -> str:
-    return rf"(?<![\w.]){re.escape(old)}(?![\w.])"
+    return rf"(?<![\w.]){re.escape(old)}(?!\w|\.\w)"  # a full stop may follow, a decimal may not
 
 
 def _places(old: str, text: str) -> list[str]:

@@ -1,6 +1,7 @@
 """Token ids: what is trained on is what an engine sees, and no piece is longer than a word."""
 
 from pathlib import Path
+from random import Random
 
 import pytest
 from hypothesis import given, settings
@@ -31,13 +32,16 @@ def test_prompt_ids_equal_the_saved_chat_templates(bundle: Bundle, warm_start: W
     material = prepare(bundle, warm_start, TINY)
     material.tokenizer.save_pretrained(tmp_path)
     engine = AutoTokenizer.from_pretrained(tmp_path)
-    for task, example in zip(warm_start.learn, material.examples, strict=True):
+    for task, one in zip(warm_start.measure, material.slice, strict=True):
         sent = [message.model_dump() for message in messages(bundle, REGIME, task.question)]
         text = engine.apply_chat_template(sent, tokenize=False, add_generation_prompt=True)
         assert text == f"<|system|>tables: ships, ports<|user|>{task.question}<|assistant|>"
-        assert engine.encode(text, add_special_tokens=False) == example.prompt
-        assert engine.decode(example.reply, skip_special_tokens=True) == task.privileged.reference
-        assert example.reply[-1] == engine.eos_token_id
+        assert engine.encode(text, add_special_tokens=False) == one.prompt
+    for example in material.epoch(Random(0)):
+        assert example.prompt[: len(material.prefix)] == material.prefix
+        assert engine.decode(example.prompt).endswith(".<|assistant|>")
+        assert engine.decode(example.reply).endswith("<|end|>")
+        assert engine.decode(example.reply, skip_special_tokens=True).startswith("SELECT ")
 
 
 def test_an_assistant_turn_ends_with_the_end_token() -> None:
