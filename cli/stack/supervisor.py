@@ -17,8 +17,8 @@ from cli.stack.home import STACK_VARIABLE, StackHome
 from cli.stack.programs import Program
 
 START_SECONDS = 20
-STOP_SECONDS = 25
-"""A program that ignores SIGTERM this long is killed with its group."""
+SHUTDOWN_SECONDS = 60
+"""All programs' ends together."""
 
 
 class SupervisorUnavailable(RuntimeError):
@@ -104,7 +104,7 @@ class Supervisor:
         """Stop every program and supervisord itself; returns when it is gone."""
         with contextlib.suppress(SupervisorUnavailable, SupervisorRefused):
             self._call("shutdown")
-        deadline = time.monotonic() + STOP_SECONDS + 10
+        deadline = time.monotonic() + SHUTDOWN_SECONDS
         while self.is_running() and time.monotonic() < deadline:
             time.sleep(0.1)
 
@@ -143,7 +143,7 @@ def configuration(home: StackHome, socket: Path, programs: Iterable[Program]) ->
             "autorestart": "true",
             "startsecs": "2",
             "startretries": "8",
-            "stopwaitsecs": str(STOP_SECONDS),
+            "stopwaitsecs": str(program.stop_seconds),
             "stopasgroup": "true",
             "killasgroup": "true",
         }

@@ -218,12 +218,12 @@ async def test_explain_shows_both_sides_and_the_first_difference(store: Verifier
 
 
 async def test_golds_reach_no_log_line_and_no_metric(store: VerifierClient, verifier: VerifierProcess) -> None:
-    secret = "SELECT 'gold_marker_7431', name FROM author"
+    secret = "SELECT 'gold_marker_seven', name FROM author"
     await verdict_of(store, "SELECT 1", secret)
-    await verdict_of(store, "SELECT 1", secret.replace("name", "no_such_column_7431"))
+    await verdict_of(store, "SELECT 1", secret.replace("name", "no_such_column_seven"))
     answer = await store.send("GET", "/metrics")
     assert "sqlclimb_verdicts_total" in answer.text
-    assert "7431" not in answer.text
+    assert "_seven" not in answer.text
     logs = [verifier.log_file, *(verifier.folder / "sandboxes").glob("clusters/*/log")]
     assert len(logs) > 1
-    assert all("7431" not in log.read_text() for log in logs)
+    assert all("_seven" not in log.read_text() for log in logs)
