@@ -9,10 +9,10 @@ run=demo-shop-$seed
 .venv/bin/sqlclimb train shop --run "$run-shuffled" --band "$run-band" --steps 40 --prompts 16 -k 8 \
   --learning-rate 1e-3 --seed "$seed" --rewards shuffled
 .venv/bin/sqlclimb serve "$run-shuffled@40"
-.venv/bin/sqlclimb sample shop --limit 500 -k 4 --id "$run-shuffled-after" --policy "$run-shuffled@40"
+.venv/bin/sqlclimb sample shop --limit 500 -k 4 --temperature 1 --top-p 1 --id "$run-shuffled-after" --policy "$run-shuffled@40"
 echo "# shuffled rewards: must show no gain"
 .venv/bin/sqlclimb delta --before "$run-base" --after "$run-shuffled-after"
 .venv/bin/python scripts/publish_zero_adapter.py "$run-zero"
-.venv/bin/sqlclimb sample shop --limit 500 -k 4 --id "$run-zero-after" --policy "$run-zero@0"
+.venv/bin/sqlclimb sample shop --limit 500 -k 4 --temperature 1 --top-p 1 --id "$run-zero-after" --policy "$run-zero@0"
 echo "# B = 0: must show no change"
 .venv/bin/sqlclimb delta --before "$run-base" --after "$run-zero-after"
