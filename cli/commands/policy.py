@@ -23,7 +23,7 @@ def build(
         int | None, typer.Option(help="stop after this many optimizer steps at the latest")
     ] = None,
 ) -> None:
-    """Train a small Qwen3 until it answers about half of unseen train questions. Cached by what made it.
+    """Train a small Qwen3 until it answers a middle share of unseen train questions. Cached by what made it.
 
     The last line printed is JSON with its path.
     """

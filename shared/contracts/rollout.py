@@ -28,7 +28,7 @@ class SamplingParameters(Contract):
     temperature: float = Field(default=0.7, ge=0, le=2)
     top_p: float = Field(default=0.95, gt=0, le=1)
     max_tokens: int = Field(default=4096, ge=1, description="reply budget in tokens")
-    seed: int = 0
+    seed: int = Field(default=0, description="recorded, and tells two samplings apart; not yet sent to the engine")
 
 
 class Purpose(StrEnum):
