@@ -56,6 +56,11 @@ class Demo:
             env=os.environ | {HOME_VARIABLE: str(self.home.folder)},
         )
 
+    def command(self, *words: str) -> None:
+        """Run another `sqlclimb` command on its stack."""
+        environment = os.environ | {HOME_VARIABLE: str(self.home.folder)}
+        subprocess.run([sys.executable, "-m", "cli.main", *words], env=environment, check=True)
+
     def get(self, service: str, path: str) -> dict[str, Any] | None:
         """A GET as the admin; None while there is no answer."""
         state = self.home.load()
@@ -146,9 +151,7 @@ def main() -> None:
     print(demo.logs[-1].read_text()[-3000:])
     assert code == 0, f"the last demo ended with {code}"
     check(demo)
-    subprocess.run(
-        [sys.executable, "-m", "cli.main", "down"], env=os.environ | {HOME_VARIABLE: str(demo.home.folder)}, check=True
-    )
+    demo.command("down")
 
 
 def check(demo: Demo) -> None:

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Acceptance A1 of the first issue: three full demos with different seeds, each delta recomputed from rows alone.
+# Acceptance A1 of the first issue: three full demos with different seeds, each delta recomputed from rows alone, and
+# the most memory that each held.
 # About 40 minutes on 2 cores. Logs and results in $1 (default /tmp/sqlclimb-three-seeds).
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -8,6 +9,7 @@ mkdir -p "$out"
 for seed in ${SEEDS:-0 1 2}; do
   export SQLCLIMB_HOME=$out/seed-$seed
   started=$SECONDS
+  .venv/bin/python .ci/peak_memory.py --home "$SQLCLIMB_HOME" >"$out/seed-$seed.memory" &
   .venv/bin/sqlclimb demo --seed "$seed" --keep | tee "$out/seed-$seed.log"
   echo "seed $seed took $((SECONDS - started)) s"
   .venv/bin/python scripts/recompute_delta.py "demo-shop-$seed-base" "demo-shop-$seed-after" \
@@ -15,3 +17,4 @@ for seed in ${SEEDS:-0 1 2}; do
   .venv/bin/sqlclimb down
 done
 grep -H "^verdict" "$out"/seed-*.log
+tail -n 1 "$out"/seed-*.memory

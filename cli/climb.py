@@ -1,5 +1,6 @@
 """The demo's commands, in order, and their execution. Every id is derived from the seed: run again, it continues."""
 
+import contextlib
 import json
 import os
 import shlex
@@ -13,6 +14,8 @@ from pathlib import Path
 from cli.context import say
 from cli.stack.home import StackHome
 from cli.stack.stack import StackError
+from cli.stack.supervisor import Supervisor
+from cli.stack.watch import watched
 
 
 @dataclass(frozen=True)
@@ -74,6 +77,7 @@ class Climb:
         self._seed = seed
         self._size = size
         self._home = StackHome.from_environment()
+        self._supervisor = Supervisor(self._home)
         self._started = time.monotonic()
 
     def run(self, keep: bool) -> None:
@@ -145,10 +149,13 @@ class Climb:
         )
         lines = []
         assert process.stdout is not None
+        # `up` and `down` start and stop parts themselves, and say so
+        watching = contextlib.nullcontext() if words[0] in ("up", "down") else watched(self._supervisor, say)
         try:
-            for line in process.stdout:
-                lines.append(line.rstrip("\n"))
-                say(lines[-1])
+            with watching:
+                for line in process.stdout:
+                    lines.append(line.rstrip("\n"))
+                    say(lines[-1])
         finally:
             code = process.wait()
         if code != 0:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from xmlrpc.client import Fault, ServerProxy
@@ -27,6 +28,17 @@ class SupervisorUnavailable(RuntimeError):
 
 class SupervisorRefused(RuntimeError):
     """supervisord answers with a fault, e.g. while it shuts down."""
+
+
+@dataclass(frozen=True)
+class Supervised:
+    """A program as supervisord sees it."""
+
+    pid: int
+    """0 when no process runs."""
+
+    state: str
+    """RUNNING, BACKOFF, FATAL, …"""
 
 
 class Supervisor:
@@ -93,12 +105,17 @@ class Supervisor:
             if states.get(name) not in ("RUNNING", "STARTING", "BACKOFF"):
                 self._call("startProcess", name, False)
 
-    def states(self) -> dict[str, str]:
-        """Program name to supervisord's state (RUNNING, BACKOFF, FATAL, …); empty when it is down."""
+    def processes(self) -> dict[str, Supervised]:
+        """Every configured program by name; empty when supervisord is down. Raises SupervisorRefused."""
         try:
-            return {str(info["name"]): str(info["statename"]) for info in self._call("getAllProcessInfo")}
+            found = self._call("getAllProcessInfo")
         except SupervisorUnavailable:
             return {}
+        return {str(info["name"]): Supervised(int(info["pid"]), str(info["statename"])) for info in found}
+
+    def states(self) -> dict[str, str]:
+        """Program name to supervisord's state; empty when it is down. Raises SupervisorRefused."""
+        return {name: program.state for name, program in self.processes().items()}
 
     def shutdown(self) -> None:
         """Stop every program and supervisord itself; returns when it is gone."""

@@ -1,4 +1,4 @@
-"""A service killed under a sampling: every row lands all the same, with a right verdict."""
+"""A service killed under a sampling: it is said, and every row lands all the same, with a right verdict."""
 
 import json
 import os
@@ -9,7 +9,9 @@ import time
 import httpx
 import psutil
 
-from cli.stack.home import HOME_VARIABLE, STACK_VARIABLE
+from cli.stack.home import HOME_VARIABLE, STACK_VARIABLE, StackHome
+from cli.stack.supervisor import Supervisor
+from cli.stack.watch import watched
 from tests.stack import StackHandle
 
 WAIT_SECONDS = 120
@@ -29,7 +31,7 @@ def landed(stack: StackHandle, url: str, sampling: str) -> int:
     return int(answer.json()["progress"]["landed"]) if answer.status_code == 200 else 0
 
 
-def test_a_verifier_killed_mid_sampling_costs_no_row(stack: StackHandle) -> None:
+def test_a_verifier_killed_mid_sampling_is_said_and_costs_no_row(stack: StackHandle) -> None:
     url = stack.urls["rollout"]
     words = ["sample", "shop", "--id", "killed-verifier", "--limit", "60", "-k", "4"]
     sampling = subprocess.Popen(
@@ -42,8 +44,12 @@ def test_a_verifier_killed_mid_sampling_costs_no_row(stack: StackHandle) -> None
     while landed(stack, url, "killed-verifier") == 0:
         assert time.monotonic() < deadline, "no row landed"
         assert sampling.poll() is None
-    process_of(stack, "services.verifier").kill()
-    output, _ = sampling.communicate(timeout=WAIT_SECONDS)
+    victim = process_of(stack, "services.verifier")
+    said: list[str] = []
+    with watched(Supervisor(StackHome(stack.home)), said.append):
+        victim.kill()
+        output, _ = sampling.communicate(timeout=WAIT_SECONDS)
+    assert any(f"verifier (process {victim.pid}) ended" in line for line in said), said
     assert sampling.returncode == 0, output
     assert "240/240 landed" in output.splitlines()[-1]
     assert "lost none" in output.splitlines()[-1]

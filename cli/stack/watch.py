@@ -1,0 +1,51 @@
+"""Says so when a part of the stack ends while a command runs: the supervisor starts it again, and the command waits."""
+
+import contextlib
+import threading
+from collections.abc import Iterator, Mapping
+
+from cli.stack.stack import Say
+from cli.stack.supervisor import Supervised, Supervisor, SupervisorRefused
+
+POLL_SECONDS = 0.5
+
+
+def changes(before: Mapping[str, Supervised], after: Mapping[str, Supervised]) -> list[str]:
+    """A sentence for each part whose process is another one, or that is given up. Pure."""
+    if before and not after:
+        return ["the supervisor does not answer: parts that end are not started again; run the same command again"]
+    sentences = []
+    for name, old in before.items():
+        new = after.get(name, Supervised(0, "STOPPED"))
+        if new.state == "FATAL" and old.state != "FATAL":
+            sentences.append(f"{name} does not start again: see {name}.log")
+        elif old.pid and new.pid and new.pid != old.pid:
+            sentences.append(f"{name} (process {old.pid}) ended and was started again as process {new.pid}")
+        elif old.pid and not new.pid:
+            sentences.append(f"{name} (process {old.pid}) ended: the supervisor starts it again")
+    return sentences
+
+
+@contextlib.contextmanager
+def watched(supervisor: Supervisor, say: Say) -> Iterator[None]:
+    """Tell of every change until the block ends."""
+    stop = threading.Event()
+    thread = threading.Thread(target=_watch, args=(supervisor, say, stop), name="stack-watch", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
+def _watch(supervisor: Supervisor, say: Say, stop: threading.Event) -> None:
+    known = supervisor.processes()
+    while not stop.wait(POLL_SECONDS):
+        try:
+            found = supervisor.processes()
+        except SupervisorRefused:  # it shuts down: `down` says so
+            return
+        for sentence in changes(known, found):
+            say(f"  ! {sentence}")
+        known = found
