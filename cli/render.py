@@ -3,7 +3,7 @@
 from rich.console import Console
 from rich.table import Table
 
-from shared.contracts.rollout import Delta, Estimate, Report
+from shared.contracts.rollout import Delta, DeltaVerdict, Estimate, Report
 
 WIDTH = 200
 """Columns of a table that is piped into a file."""
@@ -71,8 +71,12 @@ def delta_table(found: Delta) -> None:
             f"{line.p_value:.4f}",
         )
     out = console()
-    out.print(f"delta {found.before_policy} ({found.before}) -> {found.after_policy} ({found.after})")
+    before, after = ", ".join(found.before), ", ".join(found.after)
+    out.print(f"delta {found.before_policy} ({before}) -> {found.after_policy} ({after})")
     out.print(table)
     for difference in found.differences:
         out.print(f"  differs: {difference}")
-    out.print(f"verdict: {found.verdict}. {found.sentence} (smallest detectable effect ±{found.detectable_effect:.3f})")
+    times = f" x{found.repeats_alone}" if found.verdict is DeltaVerdict.MOVED_REPLICATED else ""
+    out.print(
+        f"verdict: {found.verdict}{times}. {found.sentence} (smallest detectable effect ±{found.detectable_effect:.3f})"
+    )

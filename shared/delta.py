@@ -10,7 +10,6 @@ from shared.statistics import (
     Z_TWO_SIDED_95,
     bootstrap_mean,
     detectable_effect,
-    noise_deviation,
     pass_at_k,
     pass_hat_k,
     sign_flip_p,
@@ -71,6 +70,11 @@ class PairedResult:
     lines: list[DeltaLine]
     gained: list[str]
     lost: list[str]
+    repeats: int = 1
+    """Pairs of samplings that were compared each by itself."""
+
+    repeats_alone: int = 0
+    """Of those, how many show the verdict's direction with an interval that excludes 0; 0 for one pair."""
 
 
 def differences(before: Side, after: Side) -> list[str]:
@@ -100,8 +104,17 @@ METRICS: dict[str, Metric] = {
 }
 
 
-def paired_delta(before: Mapping[str, TaskCounts], after: Mapping[str, TaskCounts], k: int, seed: int) -> PairedResult:
-    """Pair two comparable sides by task id; tasks without a scored row on a side leave the comparison."""
+def paired_delta(
+    before: Mapping[str, TaskCounts],
+    after: Mapping[str, TaskCounts],
+    k: int,
+    seed: int,
+    measured_band: float = 0.0,
+) -> PairedResult:
+    """Pair two comparable sides by task id; tasks without a scored row on a side leave the comparison.
+
+    `measured_band`: a change that repeats of one side were seen to differ by, which a move has to exceed as well.
+    """
     pairs = [
         (task_id, before[task_id], after[task_id])
         for task_id in sorted(before.keys() & after.keys())
@@ -114,7 +127,7 @@ def paired_delta(before: Mapping[str, TaskCounts], after: Mapping[str, TaskCount
             lines.append(line)
     changes = np.array([new.pass_rate - old.pass_rate for _, old, new in pairs])
     deviation = float(changes.std(ddof=1)) if len(pairs) > 1 else 1.0
-    verdict = _verdict(lines, pairs, k)
+    verdict = _verdict(lines, max(rerun_band(pairs), measured_band), len(pairs))
     return PairedResult(
         verdict=verdict,
         sentence=_sentence(verdict, {line.metric: line for line in reversed(lines) if line.slice == "all"}, k),
@@ -145,29 +158,33 @@ def _line(slice_name: str, metric: str, pairs: Pairs, k: int, seed: int) -> Delt
     )
 
 
-def rerun_band(pairs: Pairs, k: int) -> float:
+def rerun_band(pairs: Pairs) -> float:
     """Largest |delta| that asking an unchanged policy twice gives in 95 % of pairs of samplings.
 
-    From the sampling noise of the pairs' own pass rates. Noise over k - 1 instead of k makes the estimate of p (1 - p)
-    from k draws unbiased.
+    From the sampling noise of the pairs' own pass rates: the variance of a task's difference is p (1 - p) over the
+    draws of either side, each less one, which makes the estimate of p (1 - p) from n draws unbiased.
     """
-    rates = [(old.pass_rate + new.pass_rate) / 2 for _, old, new in pairs]
-    return float(Z_TWO_SIDED_95 * noise_deviation(rates, max(1, k - 1)) / len(pairs) ** 0.5)
+    variances = [
+        rate * (1.0 - rate) * (1.0 / max(1, old.scored - 1) + 1.0 / max(1, new.scored - 1))
+        for _, old, new in pairs
+        for rate in [(old.pass_rate + new.pass_rate) / 2]
+    ]
+    return float(Z_TWO_SIDED_95 * sum(variances) ** 0.5 / len(pairs)) if pairs else 0.0
 
 
-def _verdict(lines: Sequence[DeltaLine], pairs: Pairs, k: int) -> DeltaVerdict:
+def _verdict(lines: Sequence[DeltaLine], noise_band: float, tasks: int) -> DeltaVerdict:
     """The reading of overall pass@1.
 
     An interval that holds 0 is `no_change_detected`. One that excludes it is `within_eval_noise` when the change is no
-    larger than asking the same policy again gives (`rerun_band`): the interval is over these tasks, the band is over
+    larger than asking the same policy again gives (`noise_band`): the interval is over these tasks, the band is over
     draws of replies, and a move has to clear both. Else it moved, one way or the other.
     """
-    if len(pairs) < MINIMUM_TASKS:
+    if tasks < MINIMUM_TASKS:
         return DeltaVerdict.INSUFFICIENT_DATA
     delta = lines[0].delta
     if delta.low <= 0.0 <= delta.high:
         return DeltaVerdict.NO_CHANGE_DETECTED
-    if abs(delta.value) <= rerun_band(pairs, k):
+    if abs(delta.value) <= noise_band:
         return DeltaVerdict.WITHIN_EVAL_NOISE
     return DeltaVerdict.MOVED if delta.value > 0 else DeltaVerdict.MOVED_THE_WRONG_WAY
 

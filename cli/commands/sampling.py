@@ -117,11 +117,14 @@ async def band(
 
 @command
 async def delta(
-    before: Annotated[str, typer.Option(help="sampling id")],
-    after: Annotated[str, typer.Option(help="sampling id")],
+    before: Annotated[list[str], typer.Option(help="sampling id, or a policy; again for each repeat")],
+    after: Annotated[list[str], typer.Option(help="sampling id, or a policy; again for each repeat")],
     json: Annotated[Path | None, typer.Option(help="write the delta here as JSON")] = None,
 ) -> None:
-    """The paired difference of two samplings of the same tasks, with its interval and verdict."""
+    """The paired difference of two samplings of the same tasks, with its interval and verdict.
+
+    A policy (`base`, RUN@STEP) stands for its newest evaluation. Repeats of a side are pooled, and compared one by one.
+    """
     async with Connection().rollout() as client:
         found = await client.delta(DeltaRequest(before=before, after=after))
     delta_table(found)

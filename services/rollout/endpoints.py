@@ -21,6 +21,8 @@ from shared.contracts.rollout import (
     Row,
     Sampling,
     SamplingRequest,
+    Samplings,
+    VoidRequest,
 )
 from shared.web import needs
 
@@ -54,6 +56,14 @@ async def start_sampling(body: SamplingRequest, services: Open) -> Sampling:
     return await services.samplings.start(body)
 
 
+@sampling_routes.get("/samplings")
+async def list_samplings(
+    services: Open, limit: Annotated[int, Query(ge=1, le=1000, description="at most so many")] = 100
+) -> Samplings:
+    """Evaluations and bands, newest first; training batches are left out."""
+    return Samplings(samplings=await services.samplings.newest(limit))
+
+
 @sampling_routes.get("/samplings/{sampling_id}")
 async def get_sampling(sampling_id: str, services: Open) -> Sampling:
     """Progress."""
@@ -64,6 +74,12 @@ async def get_sampling(sampling_id: str, services: Open) -> Sampling:
 async def cancel_sampling(sampling_id: str, services: Open) -> Sampling:
     """Cancel; rows that landed stay."""
     return await services.samplings.cancel(sampling_id)
+
+
+@sampling_routes.post("/samplings/{sampling_id}/void")
+async def void_sampling(sampling_id: str, body: VoidRequest, services: Open) -> Sampling:
+    """Withdraw it from reports, bands and deltas."""
+    return await services.samplings.void(sampling_id, body.reason)
 
 
 @sampling_routes.get("/samplings/{sampling_id}/events")
@@ -110,7 +126,7 @@ async def get_band(band_id: str, services: Open) -> Band:
 
 @sampling_routes.post("/deltas")
 async def get_delta(body: DeltaRequest, services: Open) -> Delta:
-    """Two samplings, paired by task."""
+    """Samplings of two sides, paired by task."""
     return await services.measuring.delta(body)
 
 

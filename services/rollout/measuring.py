@@ -1,14 +1,16 @@
 """Reports, bands and deltas over what the ledger holds."""
 
 import asyncio
+from collections.abc import Sequence
 
 from services.rollout.batch_repository import BatchRepository
 from services.rollout.records import SamplingRecord
 from services.rollout.report import TaskRows, by_task, cut_band, report, side_of, task_counts
 from services.rollout.repository import Repository
 from shared.contracts.rollout import Band, BandRequest, Delta, DeltaRequest, DeltaVerdict, Report
-from shared.delta import differences, paired_delta
+from shared.delta import differences
 from shared.errors import Conflict, NotFound
+from shared.replication import replicated_delta
 
 
 class MeasuringService:
@@ -45,42 +47,67 @@ class MeasuringService:
         return found[1]
 
     async def delta(self, request: DeltaRequest) -> Delta:
-        """Two samplings, paired by task. Raises NotFound."""
-        before, old = await self._load(request.before)
-        after, new = await self._load(request.after)
-        named = {
-            "before": request.before,
-            "after": request.after,
-            "before_policy": before.request.policy,
-            "after_policy": after.request.policy,
-        }
-        if different := differences(side_of(before), side_of(after)):
-            return Delta(
-                **named,
-                verdict=DeltaVerdict.NOT_COMPARABLE,
-                sentence=f"The two samplings cannot be compared: {'; '.join(different)}.",
-                differences=different,
-                detectable_effect=1.0,
-                lines=[],
-                gained=[],
-                lost=[],
-            )
-        k = before.request.parameters.k
-        result = await asyncio.to_thread(paired_delta, task_counts(old), task_counts(new), k, request.seed)
-        return Delta(
-            **named,
-            verdict=result.verdict,
-            sentence=result.sentence,
-            differences=[],
-            detectable_effect=result.detectable_effect,
-            lines=result.lines,
-            gained=result.gained,
-            lost=result.lost,
+        """Samplings of two sides, paired by task. Raises NotFound, Conflict."""
+        before = [await self._load(await self._sampling_of(name)) for name in request.before]
+        after = [await self._load(await self._sampling_of(name)) for name in request.after]
+        records = [record for record, _ in (*before, *after)]
+        first, last = records[0], records[-1]
+        found = Delta(
+            before=[record.sampling_id for record, _ in before],
+            after=[record.sampling_id for record, _ in after],
+            before_policy=first.request.policy,
+            after_policy=last.request.policy,
+            verdict=DeltaVerdict.NOT_COMPARABLE,
+            sentence="",
+            differences=_side_differences(before, after),
+            detectable_effect=1.0,
+            lines=[],
+            gained=[],
+            lost=[],
         )
+        if found.differences:
+            sentence = f"The samplings cannot be compared: {'; '.join(found.differences)}."
+            return found.model_copy(update={"sentence": sentence})
+        result = await asyncio.to_thread(
+            replicated_delta,
+            [task_counts(groups) for _, groups in before],
+            [task_counts(groups) for _, groups in after],
+            first.request.parameters.k,
+            request.seed,
+        )
+        return found.model_copy(update=vars(result))
+
+    async def _sampling_of(self, name: str) -> str:
+        """The name itself when it is a sampling's id, else the newest finished evaluation of that policy."""
+        if await self._repository.find(name) is not None:
+            return name
+        newest = await self._repository.newest_evaluation(name)
+        if newest is None:
+            raise NotFound(f"there is no sampling {name!r}, and no finished evaluation of a policy of that name")
+        return newest
 
     async def _load(self, sampling_id: str) -> tuple[SamplingRecord, list[TaskRows]]:
         record = await self._repository.find(sampling_id)
         if record is None:
             raise NotFound(f"there is no sampling {sampling_id!r}")
+        if record.void_reason is not None:
+            raise Conflict(f"sampling {sampling_id!r} was withdrawn: {record.void_reason}")
         tasks, facts = await self._repository.tasks(sampling_id), await self._repository.facts(sampling_id)
         return record, by_task(tasks, facts)
+
+
+Loaded = tuple[SamplingRecord, list[TaskRows]]
+
+
+def _side_differences(before: Sequence[Loaded], after: Sequence[Loaded]) -> list[str]:
+    """Why the samplings are not comparable: another measurement, or two policies on one side."""
+    found: dict[str, None] = {}
+    sides = [record for record, _ in (*before, *after)]
+    for other in sides[1:]:
+        found |= dict.fromkeys(differences(side_of(sides[0]), side_of(other)))
+    for label, side in (("before", before), ("after", after)):
+        policies = {(record.request.policy, record.policy.adapter_digest[:12]) for record, _ in side}
+        if len(policies) > 1:
+            names = ", ".join(f"{name} ({digest})" for name, digest in sorted(policies))
+            found[f"policy: the samplings {label} are of {names}"] = None
+    return list(found)

@@ -79,6 +79,33 @@ class Repository:
             row = await cursor.fetchone()
         return None if row is None else _record(row)
 
+    async def newest(self, limit: int) -> list[SamplingRecord]:
+        """Samplings that are no training batches, newest first."""
+        async with self._pool.connection() as connection:
+            cursor = await connection.execute(
+                f"{_SAMPLING} WHERE s.purpose <> %s ORDER BY s.created_at DESC LIMIT %s", [Purpose.BATCH, limit]
+            )
+            return [_record(row) for row in await cursor.fetchall()]
+
+    @patient
+    async def void(self, sampling_id: str, reason: str) -> None:
+        """Mark it withdrawn."""
+        async with self._pool.connection() as connection:
+            await connection.execute(
+                "UPDATE rollout.samplings SET void_reason = %s WHERE sampling_id = %s", [storable(reason), sampling_id]
+            )
+
+    async def newest_evaluation(self, policy: str) -> str | None:
+        """Id of the policy's newest finished evaluation that was not withdrawn."""
+        async with self._pool.connection() as connection:
+            cursor = await connection.execute(
+                "SELECT sampling_id FROM rollout.samplings WHERE request->>'policy' = %s AND purpose = %s "
+                "AND state = %s AND void_reason IS NULL ORDER BY finished_at DESC LIMIT 1",
+                [policy, Purpose.EVALUATION, SamplingState.DONE],
+            )
+            row = await cursor.fetchone()
+        return None if row is None else str(row["sampling_id"])
+
     async def unfinished(self) -> list[str]:
         """Ids of samplings to go on with after a restart; training batches are asked for again by their run."""
         async with self._pool.connection() as connection:

@@ -103,6 +103,16 @@ class SamplingService:
             self._tell(sampling_id)
         return await self.get(sampling_id)
 
+    async def newest(self, limit: int) -> list[Sampling]:
+        """The newest samplings that are no training batches."""
+        return [sampling_of(record, 0.0, 0.0) for record in await self._repository.newest(limit)]
+
+    async def void(self, sampling_id: str, reason: str) -> Sampling:
+        """Withdraw it; said again, the newer reason stands. Raises NotFound."""
+        await self._record(sampling_id)
+        await self._repository.void(sampling_id, reason)
+        return await self.get(sampling_id)
+
     async def rows(self, sampling_id: str) -> AsyncIterator[Row]:
         """Every row that has landed. Raises NotFound before the first."""
         return self._repository.rows(await self._record(sampling_id))

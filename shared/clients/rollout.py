@@ -2,10 +2,9 @@
 
 from collections.abc import AsyncIterator
 
-import httpx
 from pydantic import TypeAdapter
 
-from shared.clients.base import ServiceClient, raise_for_problem
+from shared.clients.base import ServiceClient
 from shared.contracts.rollout import (
     Band,
     BandRequest,
@@ -19,6 +18,8 @@ from shared.contracts.rollout import (
     Row,
     Sampling,
     SamplingRequest,
+    Samplings,
+    VoidRequest,
 )
 
 _BATCH_LINE: TypeAdapter[BatchGroup | BatchEnd] = TypeAdapter(BatchLine)
@@ -37,13 +38,21 @@ class RolloutClient(ServiceClient):
         """How it stands."""
         return await self.call("GET", f"/v1/samplings/{sampling_id}", Sampling)
 
+    async def samplings(self, limit: int = 100) -> Samplings:
+        """Evaluations and bands, newest first."""
+        return await self.call("GET", "/v1/samplings", Samplings, params={"limit": str(limit)})
+
+    async def void(self, sampling_id: str, reason: str) -> Sampling:
+        """Withdraw it from reports, bands and deltas."""
+        return await self.call("POST", f"/v1/samplings/{sampling_id}/void", Sampling, VoidRequest(reason=reason))
+
     async def cancel(self, sampling_id: str) -> Sampling:
         """Stop it; rows that landed stay."""
         return await self.call("DELETE", f"/v1/samplings/{sampling_id}", Sampling)
 
     async def rows(self, sampling_id: str) -> AsyncIterator[Row]:
         """Every row that has landed."""
-        async for line in self._lines("GET", f"/v1/samplings/{sampling_id}/rows"):
+        async for line in self.lines("GET", f"/v1/samplings/{sampling_id}/rows"):
             yield Row.model_validate_json(line)
 
     async def batch(self, request: BatchRequest) -> AsyncIterator[BatchGroup | BatchEnd]:
@@ -51,7 +60,7 @@ class RolloutClient(ServiceClient):
 
         Raises ServiceProblem (409 for a fenced attempt) and httpx.TransportError when the stream is cut.
         """
-        async for line in self._lines("POST", "/v1/batches", request.model_dump_json()):
+        async for line in self.lines("POST", "/v1/batches", request):
             yield _BATCH_LINE.validate_json(line)
 
     async def report(self, sampling_id: str) -> Report:
@@ -67,19 +76,5 @@ class RolloutClient(ServiceClient):
         return await self.call("GET", f"/v1/bands/{band_id}", Band)
 
     async def delta(self, request: DeltaRequest) -> Delta:
-        """Two samplings, paired by task."""
+        """Samplings of two sides, paired by task."""
         return await self.call("POST", "/v1/deltas", Delta, request)
-
-    async def _lines(self, method: str, path: str, content: str | None = None) -> AsyncIterator[bytes]:
-        headers = {} if content is None else {"content-type": "application/json"}
-        timeout = httpx.Timeout(None, connect=5.0)
-        async with self._http.stream(method, path, content=content, headers=headers, timeout=timeout) as response:
-            if response.status_code >= 400:
-                await response.aread()
-            raise_for_problem(response)
-            rest = b""
-            async for chunk in response.aiter_bytes():  # `aiter_lines` also splits at U+0085 and such inside a reply
-                *lines, rest = (rest + chunk).split(b"\n")
-                for line in lines:
-                    if line:
-                        yield line

@@ -93,6 +93,18 @@ class Sampling(Contract):
     finished_at: datetime | None = None
 
 
+class Samplings(Contract):
+    """`GET /v1/samplings`."""
+
+    samplings: list[Sampling] = Field(description="newest first")
+
+
+class VoidRequest(Contract):
+    """`POST /v1/samplings/{id}/void`: its rows stay, but no report, band or delta uses them any more."""
+
+    reason: str = Field(min_length=1, max_length=500)
+
+
 class Message(Contract):
     """One chat message, as sent."""
 
@@ -255,19 +267,26 @@ class Band(Contract):
 
 
 class DeltaRequest(Contract):
-    """`POST /v1/deltas`: two samplings of the same tasks."""
+    """`POST /v1/deltas`: samplings of the same tasks; several a side are repeats of one measurement."""
 
-    before: Identifier
-    after: Identifier
+    before: list[Identifier] = Field(min_length=1, description="sampling ids, or one policy: its newest evaluation")
+    after: list[Identifier] = Field(min_length=1)
     seed: int = 0
+
+    @model_validator(mode="after")
+    def _each_once(self) -> "DeltaRequest":
+        named = [*self.before, *self.after]
+        if len(set(named)) < len(named):
+            raise ValueError("a sampling is named twice: a delta needs another one on each side, and each repeat once")
+        return self
 
 
 class DeltaVerdict(StrEnum):
     """What a paired delta says."""
 
-    MOVED = "moved"
-    MOVED_REPLICATED = "moved_replicated"
-    MOVED_UNREPLICATED = "moved_unreplicated"
+    MOVED = "moved"  # one sampling a side
+    MOVED_REPLICATED = "moved_replicated"  # several a side, and at least two repeats show it alone, none the contrary
+    MOVED_UNREPLICATED = "moved_unreplicated"  # several, pooled it moved, but the repeats alone do not bear it out
     MOVED_THE_WRONG_WAY = "moved_the_wrong_way"
     NO_CHANGE_DETECTED = "no_change_detected"
     WITHIN_EVAL_NOISE = "within_eval_noise"
@@ -290,14 +309,16 @@ class DeltaLine(Contract):
 class Delta(Contract):
     """`POST /v1/deltas` answer."""
 
-    before: str
-    after: str
+    before: list[str] = Field(description="ids of the samplings")
+    after: list[str]
     before_policy: str
     after_policy: str
     verdict: DeltaVerdict
     sentence: str = Field(description="one sentence that reads the result")
     differences: list[str] = Field(description="why the sides are not comparable; empty otherwise")
     detectable_effect: float
+    repeats: int = Field(default=1, description="pairs of samplings, each compared by itself too")
+    repeats_alone: int = Field(default=0, description="repeats whose own interval shows the verdict; 0 for one pair")
     lines: list[DeltaLine] = Field(description="overall pass@1 first")
     gained: list[str] = Field(description="ids of tasks whose pass rate rose by half or more")
     lost: list[str]

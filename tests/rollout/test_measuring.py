@@ -109,12 +109,49 @@ async def test_base_against_base_shows_no_change_and_other_sampling_parameters_a
         await sample(client, "b", parameters=SamplingParameters(k=K, max_tokens=64, seed=1))
         await sample(client, "hot", parameters=SamplingParameters(k=K, max_tokens=64, temperature=1.0))
         await sample(client, "fewer", limit=8)
-        control = await client.delta(DeltaRequest(before="a", after="b"))
-        hot = await client.delta(DeltaRequest(before="a", after="hot"))
-        fewer = await client.delta(DeltaRequest(before="a", after="fewer"))
+        control = await client.delta(DeltaRequest(before=["a"], after=["b"]))
+        hot = await client.delta(DeltaRequest(before=["a"], after=["hot"]))
+        fewer = await client.delta(DeltaRequest(before=["a"], after=["fewer"]))
     assert control.verdict is DeltaVerdict.NO_CHANGE_DETECTED
     assert (control.lines[0].slice, control.lines[0].metric, control.lines[0].tasks) == ("all", "pass@1", TASKS)
     assert hot.verdict is DeltaVerdict.NOT_COMPARABLE
     assert hot.differences == ["temperature: 0.7 before, 1.0 after"]
     assert fewer.verdict is DeltaVerdict.NOT_COMPARABLE
     assert [difference.split(":")[0] for difference in fewer.differences] == ["task_set_digest"]
+
+
+async def test_repeats_of_a_side_are_pooled_and_a_policy_stands_for_its_newest_evaluation(
+    coordinator: Coordinator,
+) -> None:
+    async with coordinator.client() as client:
+        for seed, name in enumerate(("a", "b", "c", "d")):
+            await sample(client, name, parameters=SamplingParameters(k=K, max_tokens=64, seed=seed))
+        both = await client.delta(DeltaRequest(before=["a", "b"], after=["c", "d"]))
+        named = await client.delta(DeltaRequest(before=["a"], after=["base"]))
+        with pytest.raises(ServiceProblem, match="no finished evaluation of a policy"):
+            await client.delta(DeltaRequest(before=["a"], after=["run@3"]))
+    assert (both.before, both.after, both.repeats) == (["a", "b"], ["c", "d"], 2)
+    assert both.verdict is DeltaVerdict.NO_CHANGE_DETECTED
+    assert (named.before, named.after) == (["a"], ["d"])
+
+
+async def test_a_sampling_cannot_be_compared_with_itself() -> None:
+    with pytest.raises(ValueError, match="named twice"):
+        DeltaRequest(before=["a"], after=["b", "a"])
+
+
+async def test_a_withdrawn_sampling_keeps_its_rows_and_is_in_no_figure(coordinator: Coordinator) -> None:
+    async with coordinator.client() as client:
+        await sample(client, "good")
+        await sample(client, "bad", parameters=SamplingParameters(k=K, max_tokens=64, seed=1))
+        voided = await client.void("bad", "the engine served another model")
+        with pytest.raises(ServiceProblem, match="withdrawn: the engine served another model") as refused:
+            await client.report("bad")
+        with pytest.raises(ServiceProblem, match="withdrawn"):
+            await client.delta(DeltaRequest(before=["good"], after=["bad"]))
+        listed = (await client.samplings()).samplings
+        rows = await all_rows(client, "bad")
+    assert refused.value.problem.status == 409
+    assert voided.void_reason == "the engine served another model"
+    assert [(found.sampling_id, found.void_reason is None) for found in listed] == [("bad", False), ("good", True)]
+    assert len(rows) == TASKS * K

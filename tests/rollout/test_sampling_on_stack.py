@@ -189,7 +189,7 @@ async def test_report_band_and_delta_are_what_the_rows_say(stack: StackHandle, c
         band = await client.cut_band(BandRequest(band_id="stack-band", sampling_id="stack-a", low=0.2, high=0.8))
         assert set(band.task_ids) == inside
 
-    delta = await client.delta(DeltaRequest(before="stack-a", after="stack-b"))
+    delta = await client.delta(DeltaRequest(before=["stack-a"], after=["stack-b"]))
     change = sum(b[task] - a[task] for task in a) / K / TASKS
     assert delta.lines[0].delta.value == pytest.approx(change)
     holds_zero = delta.lines[0].delta.low <= 0 <= delta.lines[0].delta.high
