@@ -1,4 +1,4 @@
-"""The training curve as one PNG."""
+"""Charts: a run's training curve, and pass@1 over samplings."""
 
 from pathlib import Path
 
@@ -8,6 +8,7 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
 
+from shared.contracts.rollout import Report
 from shared.contracts.trainer import Run, Step
 
 MEAN_OVER_STEPS = 5
@@ -32,5 +33,24 @@ def draw_curve(run: Run, steps: list[Step], path: Path) -> None:
     bottom.set_yscale("log")
     bottom.set_xlabel("step")
     bottom.legend(loc="lower right")
+    figure.savefig(path, dpi=120)
+    plt.close(figure)
+
+
+def draw_reports(reports: list[Report], path: Path) -> None:
+    """pass@1 with its 95 % interval, and pass@k, one point a sampling in the given order."""
+    overall = [found.lines[0] for found in reports]
+    places = np.arange(len(reports))
+    values = np.array([line.pass_at_1.value for line in overall])
+    reach = np.array(
+        [[line.pass_at_1.value - line.pass_at_1.low, line.pass_at_1.high - line.pass_at_1.value] for line in overall]
+    )
+    figure, axes = plt.subplots(figsize=(max(4.0, 1.2 * len(reports)), 4.5), layout="constrained")
+    axes.errorbar(places, values, yerr=reach.T, fmt="o", capsize=4, color="tab:blue", label="pass@1, 95 % interval")
+    axes.plot(places, [line.pass_at_k.value for line in overall], "_", color="tab:gray", label="pass@k")
+    axes.set_xticks(places, [found.policy for found in reports], rotation=30, ha="right")
+    axes.set_ylim(0, 1)
+    axes.set_title(f"{overall[0].tasks} tasks, k = {reports[0].k}")
+    axes.legend()
     figure.savefig(path, dpi=120)
     plt.close(figure)

@@ -7,7 +7,7 @@ import typer
 from cli.commands import domains, policy, serving, training
 from cli.commands.author import author
 from cli.commands.demo import demo
-from cli.commands.sampling import band, delta, report, sample
+from cli.commands.sampling import band, delta, report, sample, void
 from cli.commands.stack import down, status, up
 from cli.commands.training import train
 from cli.commands.verify import verify
@@ -19,7 +19,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for function in (up, down, status, author, sample, report, band, train, delta, verify, demo):
+for function in (up, down, status, author, sample, report, void, band, train, delta, verify, demo):
     app.command()(function)
 app.command()(serving.serve)
 app.add_typer(domains.app, name="domain")

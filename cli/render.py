@@ -1,11 +1,14 @@
 """Tables for people."""
 
+import csv
+import io
+
 from rich.console import Console
 from rich.table import Table
 
-from shared.contracts.rollout import Delta, DeltaVerdict, Estimate, Report
+from shared.contracts.rollout import Delta, DeltaVerdict, Estimate, Report, ReportLine
 
-WIDTH = 200
+WIDTH = 240
 """Columns of a table that is piped into a file."""
 
 
@@ -29,32 +32,70 @@ def interval(estimate: Estimate, signed: bool = False) -> str:
     return f"{estimate.value:{form}} [{estimate.low:{form}}, {estimate.high:{form}}]"
 
 
+REPORT_TITLES = (
+    *("sampling", "policy", "slice", "tasks", "pass@1 [95 %]", "pass@k", "pass^k", "headroom", "wrong", "no SQL"),
+    *("error", "refused", "timeout", "cut", "thought", "distinct", "tokens", "short", "unscorable", "detectable"),
+)
+
+
+def report_cells(reports: list[Report]) -> list[tuple[str, ...]]:
+    """A row for each sampling's overall line and for each of its slices."""
+    return [
+        (
+            found.sampling_id,
+            f"{found.policy} k={found.k}",
+            line.slice,
+            str(line.tasks),
+            interval(line.pass_at_1),
+            f"{line.pass_at_k.value:.3f}",
+            f"{line.pass_hat_k.value:.3f}",
+            f"{line.headroom:.3f}",
+            *(f"{share:.3f}" for share in (line.mismatch, line.no_sql, line.sql_error, line.refused, line.timeout)),
+            *(f"{share:.3f}" for share in (line.cut, line.thought, line.distinct)),
+            f"{line.median_tokens:.0f}",
+            str(line.short_tasks),
+            str(line.unscorable),
+            f"±{line.detectable_effect:.3f}",
+        )
+        for found in reports
+        for line in found.lines
+    ]
+
+
 def report_table(reports: list[Report]) -> None:
     """Each sampling's overall line, then its slices by difficulty, archetype and style."""
-    table = plain_table(
-        *("sampling", "policy", "slice", "tasks", "pass@1 [95 %]", "pass@k", "pass^k", "headroom"),
-        *("wrong", "no SQL", "error", "cut", "unscorable", "detectable"),
-    )
-    for found in reports:
-        for line in found.lines:
-            overall = line.slice == "all"
-            table.add_row(
-                found.sampling_id if overall else "",
-                f"{found.policy} k={found.k}" if overall else "",
-                line.slice,
-                str(line.tasks),
-                interval(line.pass_at_1),
-                f"{line.pass_at_k.value:.3f}",
-                f"{line.pass_hat_k.value:.3f}",
-                f"{line.headroom:.3f}",
-                f"{line.mismatch:.3f}",
-                f"{line.no_sql:.3f}",
-                f"{line.sql_error:.3f}",
-                f"{line.cut:.3f}",
-                str(line.unscorable),
-                f"±{line.detectable_effect:.3f}",
-            )
+    table = plain_table(*REPORT_TITLES)
+    named = None
+    for sampling, policy, *rest in report_cells(reports):
+        table.add_row(*(("", "") if sampling == named else (sampling, policy)), *rest)
+        named = sampling
     console().print(table)
+
+
+def report_markdown(reports: list[Report]) -> str:
+    """The same table for a pull request or a wiki."""
+    lines = [REPORT_TITLES, ("---",) * len(REPORT_TITLES), *report_cells(reports)]
+    return "".join("| " + " | ".join(cell.replace("|", r"\|") for cell in line) + " |\n" for line in lines)
+
+
+def report_csv(reports: list[Report]) -> str:
+    """One line a slice with every figure of the contract; intervals as three columns."""
+    text = io.StringIO()
+    records = [_flat(found, line) for found in reports for line in found.lines]
+    writer = csv.DictWriter(text, list(records[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(records)
+    return text.getvalue()
+
+
+def _flat(found: Report, line: ReportLine) -> dict[str, object]:
+    flat: dict[str, object] = {"sampling": found.sampling_id, "policy": found.policy, "k": found.k}
+    for name, value in line:
+        if isinstance(value, Estimate):
+            flat |= {name: value.value, f"{name}_low": value.low, f"{name}_high": value.high}
+        else:
+            flat[name] = value
+    return flat
 
 
 def delta_table(found: Delta) -> None:

@@ -1,13 +1,15 @@
 """`sample`, `report`, `band`, `delta`: measuring a policy."""
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from cli.context import Connection, command, say
+from cli.curve import draw_reports
 from cli.follow import follow
-from cli.render import delta_table, report_table
+from cli.render import delta_table, report_csv, report_markdown, report_table
 from cli.stack.stack import StackError
 from shared.contracts.rollout import (
     BandRequest,
@@ -84,17 +86,56 @@ def _line(found: Sampling) -> str:
     )
 
 
+class ReportFormat(StrEnum):
+    """How a report is printed."""
+
+    TEXT = "text"
+    MARKDOWN = "markdown"
+    CSV = "csv"
+    JSON = "json"  # one report a line
+
+
 @command
 async def report(
-    samplings: Annotated[list[str], typer.Argument(help="sampling ids")],
-    json: Annotated[Path | None, typer.Option(help="write the reports here as JSON lines")] = None,
+    samplings: Annotated[
+        list[str] | None, typer.Argument(help="sampling ids; none: every finished evaluation, oldest first")
+    ] = None,
+    form: Annotated[ReportFormat, typer.Option("--format")] = ReportFormat.TEXT,
+    png: Annotated[Path | None, typer.Option(help="draw pass@1 with its interval over the samplings here")] = None,
 ) -> None:
-    """One table over samplings: pass@1 with its interval, pass@k, pass^k, headroom, failures."""
+    """One table over samplings: pass@1 with its interval, pass@k, pass^k, headroom, failures, by slice."""
     async with Connection().rollout() as client:
-        reports = [await client.report(name) for name in samplings]
-    report_table(reports)
-    if json is not None:
-        json.write_text("".join(found.model_dump_json() + "\n" for found in reports))
+        listed = [] if samplings else reversed((await client.samplings()).samplings)
+        names = samplings or [found.sampling_id for found in listed if _shown(found)]
+        if not names:
+            raise StackError("there is no finished evaluation: `sqlclimb sample DOMAIN` makes one")
+        reports = [await client.report(name) for name in names]
+    if form is ReportFormat.TEXT:
+        report_table(reports)
+    elif form is ReportFormat.MARKDOWN:
+        say(report_markdown(reports).rstrip())
+    elif form is ReportFormat.CSV:
+        say(report_csv(reports).rstrip())
+    else:
+        say("\n".join(found.model_dump_json() for found in reports))
+    if png is not None:
+        draw_reports(reports, png)
+
+
+def _shown(found: Sampling) -> bool:
+    done = found.state == SamplingState.DONE and found.void_reason is None
+    return done and found.request.purpose == Purpose.EVALUATION
+
+
+@command
+async def void(
+    sampling: Annotated[str, typer.Argument(help="sampling id")],
+    reason: Annotated[str, typer.Option(help="why it must not count")],
+) -> None:
+    """Withdraw a sampling: its rows stay, no report, band or delta uses it any more."""
+    async with Connection().rollout() as client:
+        found = await client.void(sampling, reason)
+    say(f"sampling {found.sampling_id} is withdrawn: {found.void_reason}")
 
 
 @command

@@ -53,7 +53,6 @@ def test_a_verifier_killed_mid_sampling_is_said_and_costs_no_row(stack: StackHan
     assert sampling.returncode == 0, output
     assert "240/240 landed" in output.splitlines()[-1]
     assert "lost none" in output.splitlines()[-1]
-    report = stack.home / "killed.jsonl"
-    stack.cli("report", "killed-verifier", "--json", str(report))
-    overall = json.loads(report.read_text().splitlines()[0])["lines"][0]
+    report = stack.cli("report", "killed-verifier", "--format", "json").stdout
+    overall = json.loads(report.splitlines()[0])["lines"][0]
     assert (overall["rows"], overall["unscorable"]) == (240, 0)
