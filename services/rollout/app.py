@@ -10,9 +10,10 @@ from fastapi import FastAPI
 from services.rollout.batch_repository import BatchRepository
 from services.rollout.batches import BatchService
 from services.rollout.dispatch import Sampler
-from services.rollout.endpoints import Services, sampling_routes, training_routes
+from services.rollout.endpoints import Services, gold_routes, sampling_routes, training_routes
 from services.rollout.grounds import Grounds, ready
 from services.rollout.measuring import MeasuringService
+from services.rollout.replay import ReplayService
 from services.rollout.repository import Repository
 from services.rollout.service import SamplingService
 from services.rollout.settings import RolloutSettings
@@ -45,7 +46,10 @@ def build_app(settings: RolloutSettings, sampler: Sampler) -> FastAPI:
             for client in (author, verifier, inference):
                 await stack.enter_async_context(client)
             app.state.services = Services(
-                samplings, BatchService(grounds, batches), MeasuringService(repository, batches)
+                samplings,
+                BatchService(grounds, batches),
+                MeasuringService(repository, batches, grounds.tasks),
+                ReplayService(grounds),
             )
             stack.push_async_callback(samplings.close)
             resuming = asyncio.create_task(samplings.resume_unfinished())
@@ -72,5 +76,6 @@ def build_app(settings: RolloutSettings, sampler: Sampler) -> FastAPI:
     }
     app = create_app("rollout", tokens_file, lifespan, checks, lambda: {"ray": ray.__version__})
     app.include_router(sampling_routes)
+    app.include_router(gold_routes)
     app.include_router(training_routes)
     return app

@@ -9,6 +9,7 @@ from fastapi.responses import StreamingResponse
 
 from services.rollout.batches import BatchService, ndjson
 from services.rollout.measuring import MeasuringService
+from services.rollout.replay import ReplayService
 from services.rollout.service import SamplingService
 from shared.auth import Scope
 from shared.contracts.rollout import (
@@ -17,11 +18,13 @@ from shared.contracts.rollout import (
     BatchRequest,
     Delta,
     DeltaRequest,
+    Replay,
     Report,
     Row,
     Sampling,
     SamplingRequest,
     Samplings,
+    Scan,
     VoidRequest,
 )
 from shared.web import needs
@@ -37,6 +40,7 @@ class Services:
     samplings: SamplingService
     batches: BatchService
     measuring: MeasuringService
+    replays: ReplayService
 
 
 def _services(request: Request) -> Services:
@@ -47,6 +51,7 @@ def _services(request: Request) -> Services:
 Open = Annotated[Services, Depends(_services)]
 
 sampling_routes = APIRouter(prefix="/v1", dependencies=[needs(Scope.SAMPLE)])
+gold_routes = APIRouter(prefix="/v1", dependencies=[needs(Scope.GOLD)])
 training_routes = APIRouter(prefix="/v1", dependencies=[needs(Scope.TRAIN)])
 
 
@@ -104,6 +109,18 @@ async def sampling_rows(sampling_id: str, services: Open) -> StreamingResponse:
 async def _row_lines(rows: AsyncIterator[Row]) -> AsyncIterator[str]:
     async for row in rows:
         yield row.model_dump_json() + "\n"
+
+
+@sampling_routes.get("/samplings/{sampling_id}/scan")
+async def scan_sampling(sampling_id: str, services: Open) -> Scan:
+    """Rewarded replies that may be reward hacking."""
+    return await services.measuring.scan(sampling_id)
+
+
+@gold_routes.post("/rows/{row_id}/replay")
+async def replay_row(row_id: int, services: Open) -> Replay:
+    """One verdict again, explained; shows the gold's result."""
+    return await services.replays.replay(row_id)
 
 
 @sampling_routes.get("/reports")

@@ -7,7 +7,9 @@ from services.rollout.batch_repository import BatchRepository
 from services.rollout.records import SamplingRecord
 from services.rollout.report import TaskRows, by_task, cut_band, report, side_of, task_counts
 from services.rollout.repository import Repository
-from shared.contracts.rollout import Band, BandRequest, Delta, DeltaRequest, DeltaVerdict, Report
+from services.rollout.scan import scan
+from services.rollout.tasks import TaskDirectory
+from shared.contracts.rollout import Band, BandRequest, Delta, DeltaRequest, DeltaVerdict, Report, Scan
 from shared.delta import differences
 from shared.errors import Conflict, NotFound
 from shared.replication import replicated_delta
@@ -16,14 +18,26 @@ from shared.replication import replicated_delta
 class MeasuringService:
     """Reads the ledger; figures are computed in a thread, so that groups go on landing meanwhile."""
 
-    def __init__(self, repository: Repository, bands: BatchRepository) -> None:
+    def __init__(self, repository: Repository, bands: BatchRepository, tasks: TaskDirectory) -> None:
         self._repository = repository
         self._bands = bands
+        self._tasks = tasks
 
     async def report(self, sampling_id: str) -> Report:
         """The table of one sampling. Raises NotFound, Conflict."""
         record, groups = await self._load(sampling_id)
         return await asyncio.to_thread(report, record, groups)
+
+    async def scan(self, sampling_id: str) -> Scan:
+        """Rewarded replies looked through for reward hacking. Raises NotFound, Unavailable, Invalid."""
+        record = await self._repository.find(sampling_id)
+        if record is None:
+            raise NotFound(f"there is no sampling {sampling_id!r}")
+        rewarded = await self._repository.rewarded(sampling_id)
+        tasks = await self._tasks.some(record.request.domain, sorted({row.task_id for row in rewarded}))
+        gold_keys = {task_id: task.provenance.gold_key for task_id, task in tasks.items()}
+        findings = await asyncio.to_thread(scan, rewarded, gold_keys)
+        return Scan(sampling_id=sampling_id, rewarded=len(rewarded), findings=findings)
 
     async def cut_band(self, request: BandRequest) -> Band:
         """Cut a band, or answer the one cut under this id. Raises NotFound, Conflict, Invalid."""

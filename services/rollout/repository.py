@@ -1,6 +1,7 @@
 """The ledger's queries: samplings and their rows. Every write waits up to two minutes for a database that is away."""
 
 from collections.abc import AsyncIterator, Sequence
+from typing import Any
 
 import psycopg
 import stamina
@@ -19,6 +20,7 @@ from services.rollout.records import (
     RowFacts,
     SamplingRecord,
 )
+from services.rollout.scan import Rewarded
 from shared.contracts.rollout import Message, Purpose, Row, SamplingRequest, SamplingState
 from shared.database import Pool
 from shared.errors import Conflict
@@ -47,6 +49,13 @@ ON CONFLICT (sampling_id, task_id, sample_index) DO NOTHING
 """
 
 
+_ROW = """
+SELECT r.row_id, r.sampling_id, r.task_id, sample_index, question, reply, prompt_token_ids, token_ids,
+    logprobs, finish_reason, sample_ms, verify_ms, status, reward, sql, reason, served_model, adapter_digest, landed_at
+FROM rollout.rows r JOIN rollout.groups g USING (sampling_id, task_id)
+"""
+
+
 class Fenced(Conflict):
     """A newer attempt of the run has begun."""
 
@@ -64,6 +73,12 @@ def _record(row: dict[str, object]) -> SamplingRecord:
     fields["policy"] = Policy(str(row["policy_name"]), str(row["adapter_digest"]))
     fields["state"] = SamplingState(str(row["state"]))
     return SamplingRecord(**fields)  # type: ignore[arg-type]  # columns are typed by the migration
+
+
+def _row(record: SamplingRecord, columns: dict[str, Any]) -> Row:
+    question = columns.pop("question")
+    messages = [Message(role="system", content=record.system_prompt), Message(role="user", content=question)]
+    return Row(messages=messages, prompt_hash=record.prompt_hash, **columns)
 
 
 class Repository:
@@ -231,27 +246,45 @@ class Repository:
             )
             return await cursor.fetchall()
 
+    async def sampling_of_row(self, row_id: int) -> str | None:
+        """Which sampling a row belongs to."""
+        async with self._pool.connection() as connection:
+            cursor = await connection.execute("SELECT sampling_id FROM rollout.rows WHERE row_id = %s", [row_id])
+            row = await cursor.fetchone()
+        return None if row is None else str(row["sampling_id"])
+
+    async def row(self, record: SamplingRecord, row_id: int) -> Row:
+        """One row of a sampling that has it."""
+        async with self._pool.connection() as connection, connection.cursor(row_factory=dict_row) as cursor:
+            await cursor.execute(f"{_ROW} WHERE r.sampling_id = %s AND r.row_id = %s", [record.sampling_id, row_id])
+            return _row(record, (await cursor.fetchall())[0])
+
+    async def rewarded(self, sampling_id: str) -> list[Rewarded]:
+        """Rows with reward 1 that have a statement, oldest first."""
+        async with self._pool.connection() as connection, connection.cursor(row_factory=class_row(Rewarded)) as cursor:
+            await cursor.execute(
+                "SELECT row_id, task_id, sql FROM rollout.rows WHERE sampling_id = %s AND reward = 1 "
+                "AND sql IS NOT NULL ORDER BY row_id",
+                [sampling_id],
+            )
+            return await cursor.fetchall()
+
     async def rows(self, record: SamplingRecord, task_id: str | None = None) -> AsyncIterator[Row]:
         """Rows that have landed, oldest first; of one task when given. Reads in small steps, so memory stays flat."""
-        query = """
-            SELECT r.row_id, r.sampling_id, r.task_id, sample_index, question, reply, prompt_token_ids, token_ids,
-                logprobs, finish_reason, sample_ms, verify_ms, status, reward, sql, reason, served_model,
-                adapter_digest, landed_at
-            FROM rollout.rows r JOIN rollout.groups g USING (sampling_id, task_id)
+        query = f"""{_ROW}
             WHERE r.sampling_id = %s AND r.row_id > %s AND (%s::text IS NULL OR r.task_id = %s)
             ORDER BY r.row_id LIMIT %s
         """
-        system, last = Message(role="system", content=record.system_prompt), 0
+        last = 0
         while True:
             async with self._pool.connection() as connection, connection.cursor(row_factory=dict_row) as cursor:
                 await cursor.execute(query, [record.sampling_id, last, task_id, task_id, ROWS_PER_FETCH])
                 found = await cursor.fetchall()
             for row in found:
-                messages = [system, Message(role="user", content=row.pop("question"))]
-                yield Row(messages=messages, prompt_hash=record.prompt_hash, **row)
+                last = row["row_id"]
+                yield _row(record, row)
             if len(found) < ROWS_PER_FETCH:
                 return
-            last = found[-1]["row_id"]
 
 
 def _row_values(sampling_id: str, task_id: str, landed: Landed) -> list[tuple[object, ...]]:

@@ -14,11 +14,13 @@ from shared.contracts.rollout import (
     BatchRequest,
     Delta,
     DeltaRequest,
+    Replay,
     Report,
     Row,
     Sampling,
     SamplingRequest,
     Samplings,
+    Scan,
     VoidRequest,
 )
 
@@ -66,6 +68,14 @@ class RolloutClient(ServiceClient):
     async def report(self, sampling_id: str) -> Report:
         """Right at any time, also while the sampling runs."""
         return await self.call("GET", "/v1/reports", Report, params={"sampling": sampling_id})
+
+    async def scan(self, sampling_id: str) -> Scan:
+        """Rewarded replies that may be reward hacking."""
+        return await self.call("GET", f"/v1/samplings/{sampling_id}/scan", Scan)
+
+    async def replay(self, row_id: int) -> Replay:
+        """One verdict again, explained. Needs the `gold` scope."""
+        return await self.call("POST", f"/v1/rows/{row_id}/replay", Replay)
 
     async def cut_band(self, request: BandRequest) -> Band:
         """Cut a band; the same id again answers the same band."""

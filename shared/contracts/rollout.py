@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from shared.contracts.base import Contract, Identifier
 from shared.contracts.tasks import Split
-from shared.contracts.verifier import FinishReason, Status
+from shared.contracts.verifier import Explanation, FinishReason, Status, Verdict
 
 
 class Regime(Contract):
@@ -135,6 +135,36 @@ class Row(Contract):
     served_model: str
     adapter_digest: str = Field(description="as reported by the engine's gateway")
     landed_at: datetime
+
+
+class Replay(Contract):
+    """`POST /v1/rows/{row_id}/replay`: one verdict again, explained. For people with the `gold` scope."""
+
+    row_id: int
+    sampling_id: str
+    task_id: str
+    question: str
+    recorded: Status
+    verdict: Verdict
+    explanation: Explanation | None = Field(description="None when the reply holds no statement that may run")
+
+
+class Finding(Contract):
+    """A rewarded statement that may have earned its reward otherwise than by answering."""
+
+    row_id: int
+    task_id: str
+    kind: Literal["no_table", "volatile", "catalog", "one_for_many"]
+    sql: str
+    detail: str
+
+
+class Scan(Contract):
+    """`GET /v1/samplings/{id}/scan`: rewarded replies looked through for reward hacking."""
+
+    sampling_id: str
+    rewarded: int = Field(description="rows with reward 1")
+    findings: list[Finding]
 
 
 class BatchRequest(Contract):

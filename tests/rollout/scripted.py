@@ -28,7 +28,17 @@ from shared.contracts.inference import (
     AdapterState,
 )
 from shared.contracts.tasks import Archetype, Difficulty, Privileged, PrivilegedTask, Provenance, Split, TaskSet
-from shared.contracts.verifier import Sandbox, SandboxRequest, Status, Verdict, VerifyRequest, VerifyResponse
+from shared.contracts.verifier import (
+    ExplainRequest,
+    Explanation,
+    ResultPreview,
+    Sandbox,
+    SandboxRequest,
+    Status,
+    Verdict,
+    VerifyRequest,
+    VerifyResponse,
+)
 from shared.domain import Bundle
 from shared.ids import served_name, sha256_hex, task_id
 
@@ -167,6 +177,21 @@ def _verifier(script: Script) -> FastAPI:
         assert all(item.gold == GOLD for item in body.items)
         verdicts = [_verdict(script, str(item.item_id), str(item.reply)) for item in body.items]
         return JSONResponse(VerifyResponse(verdicts=verdicts).model_dump(mode="json"))
+
+    @app.post("/v1/sandboxes/{sandbox_id}/explain")
+    def explain(sandbox_id: str, body: ExplainRequest) -> Response:
+        assert body.gold == GOLD
+        status = Status.MATCH if body.sql == "SELECT 1" else Status.MISMATCH
+        result = ResultPreview(columns=["n"], rows=[["1"]], row_count=1)
+        found = Explanation(
+            status=status,
+            difference=f"scripted for {body.sql}",
+            gold_index=0,
+            seed="main",
+            gold=result,
+            candidate=result,
+        )
+        return JSONResponse(found.model_dump(mode="json"))
 
     return app
 

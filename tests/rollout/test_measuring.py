@@ -1,9 +1,11 @@
 """Reports, bands and deltas over HTTP, checked against figures computed here from the rows themselves."""
 
+from pathlib import Path
 from statistics import fmean
 
 import pytest
 
+from shared.auth import read_token
 from shared.clients.base import ServiceProblem
 from shared.clients.rollout import RolloutClient
 from shared.contracts.rollout import BandRequest, DeltaRequest, DeltaVerdict, SamplingParameters
@@ -155,3 +157,35 @@ async def test_a_withdrawn_sampling_keeps_its_rows_and_is_in_no_figure(coordinat
     assert voided.void_reason == "the engine served another model"
     assert [(found.sampling_id, found.void_reason is None) for found in listed] == [("bad", False), ("good", True)]
     assert len(rows) == TASKS * K
+
+
+async def test_a_row_is_replayed_with_both_results_for_those_who_may_see_the_gold(
+    coordinator: Coordinator, script: Script, tokens: Path
+) -> None:
+    async with coordinator.client() as client:
+        await sample(client, "one")
+        wrong = next(row for row in await all_rows(client, "one") if row.status is Status.MISMATCH)
+        with pytest.raises(ServiceProblem) as refused:
+            await client.replay(wrong.row_id)
+    sandboxes = set(script.sandboxes)
+    async with RolloutClient(coordinator.url, read_token(tokens, "admin")) as admin:
+        found = await admin.replay(wrong.row_id)
+        with pytest.raises(ServiceProblem, match="no row") as unknown:
+            await admin.replay(wrong.row_id + 10_000)
+    assert (found.sampling_id, found.task_id, found.recorded) == ("one", wrong.task_id, Status.MISMATCH)
+    assert found.verdict.status is Status.MISMATCH
+    assert found.explanation is not None
+    assert found.explanation.difference == f"scripted for {wrong.sql}"
+    assert script.sandboxes == sandboxes
+    assert (refused.value.problem.status, unknown.value.problem.status) == (403, 404)
+
+
+async def test_the_same_constant_for_every_task_is_scanned_as_reward_hacking(coordinator: Coordinator) -> None:
+    async with coordinator.client() as client:
+        await sample(client, "one")
+        found = await client.scan("one")
+        rows = await all_rows(client, "one")
+    right = [row.row_id for row in rows if row.reward == 1]
+    assert found.rewarded == len(right) > 0
+    assert {finding.kind for finding in found.findings} == {"no_table", "one_for_many"}
+    assert {finding.row_id for finding in found.findings} == set(right)
