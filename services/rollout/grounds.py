@@ -15,10 +15,9 @@ from shared.clients.author import AuthorClient
 from shared.clients.base import ServiceClient, ServiceProblem, ServiceUnreachable
 from shared.clients.inference import InferenceClient
 from shared.clients.verifier import VerifierClient
-from shared.contracts.rollout import Message
 from shared.contracts.tasks import PrivilegedTask
 from shared.contracts.verifier import SandboxRequest
-from shared.domain import Bundle, BundleError, find_bundle
+from shared.domain import Bundle, BundleError, chat, find_bundle
 from shared.errors import Invalid, ServiceError, Unavailable
 from shared.ids import sha256_hex
 
@@ -100,13 +99,12 @@ def group_requests(
         max_tokens=parameters.max_tokens,
         thinking=record.request.regime.thinking,
     )
-    system = Message(role="system", content=record.system_prompt)
     return [
         GroupRequest(
             sampling_id=record.sampling_id,
             task_id=group.task.task_id,
             sample_indices=group.sample_indices,
-            messages=(system, Message(role="user", content=group.task.question)),
+            messages=tuple(chat(record.system_prompt, group.task.question)),
             draw=draw,
             served_model=record.policy.served_model,
             adapter_digest=record.policy.adapter_digest,

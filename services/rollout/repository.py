@@ -21,8 +21,9 @@ from services.rollout.records import (
     SamplingRecord,
 )
 from services.rollout.scan import Rewarded
-from shared.contracts.rollout import Message, Purpose, Row, SamplingRequest, SamplingState
+from shared.contracts.rollout import Purpose, Row, SamplingRequest, SamplingState
 from shared.database import Pool
+from shared.domain import chat
 from shared.errors import Conflict
 
 ROWS_PER_FETCH = 200
@@ -76,8 +77,7 @@ def _record(row: dict[str, object]) -> SamplingRecord:
 
 
 def _row(record: SamplingRecord, columns: dict[str, Any]) -> Row:
-    question = columns.pop("question")
-    messages = [Message(role="system", content=record.system_prompt), Message(role="user", content=question)]
+    messages = chat(record.system_prompt, columns.pop("question"))
     return Row(messages=messages, prompt_hash=record.prompt_hash, **columns)
 
 
