@@ -58,6 +58,7 @@ class Side:
     max_tokens: int
     regime: str
     domain: str
+    profile: str
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from shared.contracts.rollout import (
     SamplingState,
 )
 from shared.contracts.tasks import Split
+from shared.contracts.verifier import Profile
 from shared.ids import sha256_hex
 
 ENDED = (SamplingState.DONE, SamplingState.CANCELLED, SamplingState.FAILED)
@@ -43,6 +44,7 @@ async def sample(
         Purpose, typer.Option(help="`evaluation`, or `band` for prompts to train on")
     ] = Purpose.EVALUATION,
     prompt: Annotated[str | None, typer.Option(help="`full` or `question`; default from the model's card")] = None,
+    profile: Annotated[Profile, typer.Option(help="comparison rule of the verdicts")] = Profile.STANDARD,
     sampling_id: Annotated[str | None, typer.Option("--id", help="the same id again resumes")] = None,
 ) -> None:
     """Sample and verify K replies a task. Rows are kept as they land; the same command again continues."""
@@ -59,6 +61,7 @@ async def sample(
         policy=policy,
         regime=regime,
         parameters=parameters,
+        profile=profile,
         split=split,
         fold=fold,
         limit=limit,

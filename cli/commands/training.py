@@ -9,6 +9,7 @@ from cli.context import Connection, command, say
 from cli.follow import follow
 from cli.stack.stack import StackError
 from shared.contracts.trainer import RewardSource, Run, RunConfig, RunRequest, RunState, Step
+from shared.contracts.verifier import Profile
 
 app = typer.Typer(help="Training runs.", no_args_is_help=True)
 
@@ -27,6 +28,7 @@ async def train(
     rank: Annotated[int, typer.Option(help="LoRA rank")] = 16,
     seed: Annotated[int, typer.Option()] = 0,
     max_tokens: Annotated[int | None, typer.Option(help="reply budget; default from the model's card")] = None,
+    profile: Annotated[Profile, typer.Option(help="comparison rule of the reward")] = Profile.STANDARD,
     rewards: Annotated[RewardSource, typer.Option(help="`shuffled` is a control")] = RewardSource.VERIFIER,
 ) -> None:
     """Train a LoRA adapter with GRPO on a band's prompts, and follow the run. Ctrl-C leaves the run running."""
@@ -45,6 +47,7 @@ async def train(
             "lora": {"rank": rank, "alpha": 2 * rank},
             "max_tokens": max_tokens or model.max_tokens,
             "seed": seed,
+            "profile": profile,
             "rewards": rewards,
         }
     )

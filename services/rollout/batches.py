@@ -158,6 +158,7 @@ def sampling_request(request: BatchRequest) -> SamplingRequest:
         parameters=SamplingParameters(
             k=request.k, temperature=request.temperature, top_p=1.0, max_tokens=request.max_tokens, seed=request.seed
         ),
+        profile=request.profile,
         split=Split.TRAIN,
         task_ids=request.task_ids,
     )

@@ -109,6 +109,7 @@ def group_requests(
             served_model=record.policy.served_model,
             adapter_digest=record.policy.adapter_digest,
             sandbox=sandbox,
+            profile=record.request.profile,
             order_matters=golds[group.task.task_id].order_matters,
             gold=golds[group.task.task_id].privileged.reference,
         )

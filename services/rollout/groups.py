@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from shared.contracts.rollout import Message
-from shared.contracts.verifier import FinishReason, Status
+from shared.contracts.verifier import FinishReason, Profile, Status
 
 MINIMUM_TIMEOUT_SECONDS = 300.0
 SLOWEST_TOKENS_PER_SECOND = 4.0
@@ -64,6 +64,7 @@ class GroupRequest:
     served_model: str
     adapter_digest: str
     sandbox: SandboxSpec
+    profile: Profile
     order_matters: bool
     gold: str | list[str] = field(repr=False)  # privileged: goes to the verifier and nowhere else
 

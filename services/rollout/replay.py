@@ -10,6 +10,7 @@ from shared.contracts.tasks import PrivilegedTask
 from shared.contracts.verifier import (
     ExplainRequest,
     Explanation,
+    Profile,
     SandboxRequest,
     Status,
     Verdict,
@@ -40,7 +41,7 @@ class ReplayService:
                 SandboxRequest(sandbox_id=sandbox_id, run_id=sandbox_id, domain=record.request.domain)
             )
             try:
-                verdict, explanation = await self._verdict(sandbox_id, row, task)
+                verdict, explanation = await self._verdict(sandbox_id, record.request.profile, row, task)
             finally:
                 with contextlib.suppress(ServiceProblem, ServiceUnreachable):  # the verifier's time limit removes it
                     await self._grounds.verifier.delete_sandbox(sandbox_id)
@@ -63,12 +64,14 @@ class ReplayService:
             raise NotFound(f"there is no row {row_id}; GET /v1/samplings/ID/rows lists a sampling's")
         return record, await self._grounds.repository.row(record, row_id)
 
-    async def _verdict(self, sandbox_id: str, row: Row, task: PrivilegedTask) -> tuple[Verdict, Explanation | None]:
+    async def _verdict(
+        self, sandbox_id: str, profile: Profile, row: Row, task: PrivilegedTask
+    ) -> tuple[Verdict, Explanation | None]:
         gold = task.privileged.reference
         item = VerifyItem(reply=row.reply, finish_reason=row.finish_reason, gold=gold, order_matters=task.order_matters)
-        answer = await self._grounds.verifier.verify(sandbox_id, VerifyRequest(items=[item]))
+        answer = await self._grounds.verifier.verify(sandbox_id, VerifyRequest(profile=profile, items=[item]))
         (verdict,) = answer.verdicts
         if verdict.sql is None or verdict.status in NOT_EXPLAINED:
             return verdict, None
-        asked = ExplainRequest(gold=gold, sql=verdict.sql, order_matters=task.order_matters)
+        asked = ExplainRequest(profile=profile, gold=gold, sql=verdict.sql, order_matters=task.order_matters)
         return verdict, await self._grounds.verifier.explain(sandbox_id, asked)

@@ -156,6 +156,7 @@ def side_of(record: SamplingRecord) -> Side:
         max_tokens=parameters.max_tokens,
         regime=record.request.regime.model_dump_json(),
         domain=record.request.domain,
+        profile=record.request.profile,
     )
 
 

@@ -90,7 +90,7 @@ async def _verify(
             break
         if attempt:
             await asyncio.sleep(RETRY_WAIT_SECONDS)
-        asked = VerifyRequest(items=[items[at] for at in open_items])
+        asked = VerifyRequest(profile=request.profile, items=[items[at] for at in open_items])
         found = await _verify_once(request, asked, verifier, patience_seconds)
         for at, verdict in zip(open_items, found, strict=True):
             verdicts[at] = verdict

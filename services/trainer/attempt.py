@@ -101,6 +101,7 @@ class Attempt:
                 k=config.k,
                 temperature=config.temperature,
                 max_tokens=config.max_tokens,
+                profile=config.profile,
                 seed=step_seed(config.seed, step),
             )
         )

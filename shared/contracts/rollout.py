@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from shared.contracts.base import Contract, Identifier
 from shared.contracts.tasks import Split
-from shared.contracts.verifier import Explanation, FinishReason, Status, Verdict
+from shared.contracts.verifier import Explanation, FinishReason, Profile, Status, Verdict
 
 
 class Regime(Contract):
@@ -48,6 +48,7 @@ class SamplingRequest(Contract):
     policy: str = Field(default="base", description="`base` or `<run>@<step>`")
     regime: Regime = Regime()
     parameters: SamplingParameters = SamplingParameters()
+    profile: Profile = Field(default=Profile.STANDARD, description="comparison rule of its verdicts")
     split: Split = Split.HOLDOUT
     fold: int | None = Field(default=None, ge=0, le=1, description="only this half of the split")
     limit: int | None = Field(default=None, ge=1, description="at most this many tasks, a seeded draw")
@@ -184,6 +185,7 @@ class BatchRequest(Contract):
     k: int = Field(ge=2, le=64)
     temperature: float = Field(default=1.0, gt=0, le=2)
     max_tokens: int = Field(ge=1)
+    profile: Profile = Profile.STANDARD
     seed: int = 0
 
 

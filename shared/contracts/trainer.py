@@ -7,6 +7,7 @@ from pydantic import Field
 
 from shared.contracts.base import Contract, Identifier
 from shared.contracts.rollout import Regime
+from shared.contracts.verifier import Profile
 
 
 class LoraConfig(Contract):
@@ -42,6 +43,7 @@ class RunConfig(Contract):
     max_tokens: int = Field(default=4096, ge=1)
     workers: int = Field(default=1, ge=1, description="Ray Train workers")
     seed: int = 0
+    profile: Profile = Field(default=Profile.STANDARD, description="comparison rule of the reward")
     rewards: RewardSource = RewardSource.VERIFIER
 
 

@@ -22,7 +22,9 @@ class Status(StrEnum):
 class Profile(StrEnum):
     """The comparison rule."""
 
-    STANDARD = "standard"
+    STANDARD = "standard"  # the answer counts: any column order, half a cent, row order where it is asked for
+    STRICT = "strict"  # the gold's table: column order, case and exact numbers count, and the gold's ORDER BY always
+    RECIPE = "recipe"  # the published recipe's rule with its faults and rewards, to compare figures with it
 
 
 class FinishReason(StrEnum):
@@ -40,6 +42,7 @@ class BundleSource(Contract):
     schema_sql: str
     seed_sql: str = ""
     variants: dict[str, str] = Field(default_factory=dict, description="variant name to seed SQL")
+    statement_timeout_seconds: float = Field(default=5.0, gt=0, le=60)
 
 
 class SandboxRequest(Contract):
@@ -78,7 +81,10 @@ class VerifyItem(Contract):
     sql: str | None = Field(default=None, description="a statement to run as it stands, in place of `reply`")
     finish_reason: FinishReason | None = None
     gold: str | list[str] = Field(description="gold query, or several acceptable ones")
-    order_matters: bool | None = Field(default=None, description="None: the gold's outermost ORDER BY decides")
+    order_matters: bool | None = Field(
+        default=None,
+        description="None: the gold's outermost ORDER BY decides. Profile `recipe` ignores it; `strict` adds to it",
+    )
 
     @model_validator(mode="after")
     def _one_text(self) -> "VerifyItem":
@@ -94,6 +100,14 @@ class VerifyRequest(Contract):
 
     profile: Profile = Profile.STANDARD
     items: list[VerifyItem] = Field(min_length=1, max_length=4096)
+
+    @model_validator(mode="after")
+    def _distinct_ids(self) -> "VerifyRequest":
+        places: dict[str, int] = {}
+        for place, item in enumerate(self.items):
+            if item.item_id is not None and (first := places.setdefault(item.item_id, place)) != place:
+                raise ValueError(f"items {first} and {place} have the same item_id {item.item_id!r}")
+        return self
 
 
 class SeedResult(Contract):
@@ -128,7 +142,8 @@ class VerifyResponse(Contract):
 class ExplainRequest(Contract):
     """`POST /v1/sandboxes/{id}/explain`: for people, never for models."""
 
-    gold: str
+    profile: Profile = Profile.STANDARD
+    gold: str | list[str] = Field(description="gold query, or several acceptable ones", min_length=1)
     sql: str
     order_matters: bool | None = None
 
@@ -147,6 +162,8 @@ class Explanation(Contract):
 
     status: Status
     difference: str
+    gold_index: int = Field(description="which acceptable gold is shown: the one that matched, or the closest")
+    seed: str = Field(description="whose results are shown: the first where they differ, else `main`")
     gold: ResultPreview
     candidate: ResultPreview
 

@@ -9,7 +9,7 @@ from services.rollout.completion import CompletionFault, read_completion, reques
 from services.rollout.groups import Draw, FailureReason, GroupRequest, SandboxSpec
 from shared.contracts.inference import ADAPTER_DIGEST_HEADER, SERVED_MODEL_HEADER
 from shared.contracts.rollout import Message
-from shared.contracts.verifier import FinishReason
+from shared.contracts.verifier import FinishReason, Profile
 
 HEADERS = {SERVED_MODEL_HEADER: "night-s3-aaaaaaaa", ADAPTER_DIGEST_HEADER: "a" * 64}
 
@@ -26,6 +26,7 @@ def group(
         served_model="night-s3-aaaaaaaa",
         adapter_digest="a" * 64,
         sandbox=SandboxSpec("rollout-1", "one", "shop"),
+        profile=Profile.STANDARD,
         order_matters=False,
         gold="SELECT secret",
     )

@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.bundle_from_sql import notes_skeleton, split_sql, undescribed_columns, write_bundle
+from shared.bundle_from_sql import read_sql_file, split_sql, write_bundle
+from shared.bundle_notes import notes_skeleton, undescribed_columns
 from shared.contracts.rollout import Regime
 from shared.domain import BundleError, load_bundle, system_prompt
 from shared.sql_dump import plain_sql
@@ -122,7 +123,9 @@ def test_a_file_in_order_keeps_its_order() -> None:
 
 def test_bodies_with_semicolons_stay_whole() -> None:
     body = "CREATE FUNCTION f() RETURNS int LANGUAGE sql AS $$ SELECT 1; SELECT 2; $$;"
-    assert split_sql(f"CREATE TABLE t (a int);\n{body}").schema_sql == f"CREATE TABLE t (a int);\n\n{body}\n"
+    assert split_sql(f"{body}\nCREATE TABLE t (a int DEFAULT f());").schema_sql == (
+        f"SET check_function_bodies = false;\n{body}\n\nCREATE TABLE t (a int DEFAULT f());\n"
+    )
 
 
 def test_a_file_without_last_semicolon_or_with_windows_line_ends_is_read() -> None:
@@ -145,7 +148,13 @@ def test_a_file_without_last_semicolon_or_with_windows_line_ends_is_read() -> No
             "line 3: a bundle cannot keep `CREATE TABLE u AS",
         ),
         ("CREATE TABLE t (a int);\nCOPY t FROM '/etc/passwd';\n", "line 2: a bundle cannot keep `COPY t FROM"),
-        ("CREATE TABLE t (a int);\n\\i other.sql\n", "line 2: syntax error"),
+        ("CREATE TABLE t (a int);\n\\i other.sql\n", r"line 2: psql's \\i cannot be followed"),
+        ("CREATE TABLE t (a int);\n\\copy t from 'x'\n", r"line 2: psql's \\copy cannot be followed"),
+        ("\\connect a\nCREATE TABLE t (a int);\n\\connect b\n", "line 3: b is a second database"),
+        ("CREATE EXTENSION postgis;\nCREATE TABLE t (a int);", "line 1: .*the sandbox has no extension postgis"),
+        ("CREATE TABLE t (a int);\nCREATE FOREIGN TABLE f (a int) SERVER s;", "line 2: .*rows lie elsewhere"),
+        ("CREATE TEMP TABLE t (a int);", "line 1: .*a temporary table is gone"),
+        ("CREATE TABLE t (a int);\nDO $$ BEGIN END $$;", "line 2: a bundle cannot keep `DO"),
         ("SELECT 1;\n", "creates no table"),
         ("", "creates no table"),
     ],
@@ -204,3 +213,83 @@ def test_notes_skeleton_lists_what_a_person_has_to_say_and_no_prompt_shows_it(tm
 
 def test_columns_of_a_primary_key_constraint_are_never_null() -> None:
     assert undescribed_columns("CREATE TABLE t (a int, b int, c int, PRIMARY KEY (a, b));") == {"t": ["c"]}
+
+
+def test_what_a_read_only_copy_has_no_use_for_is_left_out() -> None:
+    idle = [
+        *("CREATE ROLE joe LOGIN PASSWORD 'x';", "CREATE DATABASE shop;", "CREATE EXTENSION IF NOT EXISTS pgcrypto;"),
+        *("COMMENT ON EXTENSION pgcrypto IS 'x';", "CREATE SCHEMA public;", "COMMENT ON SCHEMA public IS 'x';"),
+        "CREATE FUNCTION f() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NEW; END $$;",
+        "CREATE FUNCTION unused(int) RETURNS int LANGUAGE sql AS 'SELECT 1';",
+        *("CREATE TRIGGER g BEFORE UPDATE ON t EXECUTE FUNCTION f();", "COMMENT ON TRIGGER g ON t IS 'x';"),
+        *(
+            "CREATE INDEX i ON t (a);",
+            "CREATE STATISTICS s ON a, b FROM t;",
+            "CREATE RULE r AS ON INSERT TO t DO NOTHING;",
+        ),
+        *(
+            "ALTER TABLE t CLUSTER ON t_pkey;",
+            "ALTER TABLE t REPLICA IDENTITY FULL;",
+            "ALTER TABLE t ENABLE TRIGGER ALL;",
+        ),
+        *(
+            "CREATE POLICY p ON t;",
+            "CREATE PUBLICATION p FOR ALL TABLES;",
+            "SELECT pg_catalog.set_config('a', 'b', false);",
+        ),
+        *("SECURITY LABEL ON TABLE t IS 'x';", "CREATE VIEW w AS SELECT a FROM elsewhere;"),
+        "ALTER TABLE ONLY t ADD CONSTRAINT k FOREIGN KEY (a) REFERENCES elsewhere(a);",
+    ]
+    kept = [
+        *("CREATE SCHEMA own;", "CREATE EXTENSION IF NOT EXISTS citext;", "CREATE TYPE m AS ENUM ('a');"),
+        *("CREATE TABLE t (a int, b int);", "CREATE UNIQUE INDEX u ON t (a);", "CREATE VIEW v AS SELECT a FROM t;"),
+    ]
+    parts = split_sql("\n".join([*kept, *idle]))
+    assert parts.schema_sql == "\n\n".join(kept) + "\n"
+    assert parts.seed_sql == ""
+    assert len(parts.dropped) == len(idle)
+    assert "PASSWORD 'x'" not in "".join(parts.dropped)
+
+
+def test_materialized_views_are_filled_after_the_rows() -> None:
+    parts = split_sql(
+        "CREATE TABLE t (a int);\nCREATE MATERIALIZED VIEW v AS SELECT a FROM t;\nINSERT INTO t VALUES (1);"
+    )
+    assert parts.seed_sql == "INSERT INTO t VALUES (1);\n\nREFRESH MATERIALIZED VIEW v;\n"
+
+
+def test_keys_in_a_ring_are_checked_at_the_end() -> None:
+    keys = [("a", "b"), ("b", "a"), ("c", "a")]
+    text = "".join(f"CREATE TABLE {name} (id int PRIMARY KEY, other int);\n" for name in "abc")
+    text += "INSERT INTO a VALUES (1, 1);\nINSERT INTO b VALUES (1, 1);\nINSERT INTO c VALUES (1, 1);\n"
+    text += "".join(f"ALTER TABLE {one} ADD CONSTRAINT k FOREIGN KEY (other) REFERENCES {two};\n" for one, two in keys)
+    schema = split_sql(text).schema_sql
+    assert schema.count("DEFERRABLE INITIALLY DEFERRED") == 2
+    assert "ALTER TABLE c ADD CONSTRAINT k FOREIGN KEY (other) REFERENCES a;" in schema
+
+
+def test_a_dump_that_is_no_text_is_told_by_its_first_bytes(tmp_path: Path) -> None:
+    for data, message in (
+        (b"PGDMP\x01", "pg_restore"),
+        (b"\x1f\x8b", "unpacking"),
+        (b"CREATE\n\xff", "line 2: not UTF-8"),
+    ):
+        (tmp_path / "dump").write_bytes(data)
+        with pytest.raises(BundleError, match=message):
+            read_sql_file(tmp_path / "dump")
+
+
+def test_notes_tell_values_that_repeat_and_ask_for_units() -> None:
+    schema = "CREATE TABLE t (id int PRIMARY KEY, state text NOT NULL, price numeric NOT NULL, b int);"
+    rows = ", ".join(f"({n}, '{'ab'[n % 2]}', {n}, NULL)" for n in range(9))
+    notes = notes_skeleton(schema, f"INSERT INTO t VALUES {rows};")
+    shown = notes.split("-->")[1]
+    assert shown == "\nValues that occur\n- t.state: a, b.\n"
+    assert "- t: price" in notes
+    assert notes_skeleton(schema, f"INSERT INTO t VALUES {rows};", frozenset({"t.state"})).endswith("-->\n")
+
+
+def test_columns_of_types_the_sandbox_lacks_become_text_where_asked() -> None:
+    table = "CREATE TABLE t (id int, place public.geometry(Point,4326) NOT NULL, tags vector[] , b vector(3));"
+    parts = split_sql(table, lean=True, absent_types=frozenset({"geometry", "vector"}))
+    assert parts.schema_sql == "CREATE TABLE t (id int, place text NOT NULL, tags text , b text);\n"
