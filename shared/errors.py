@@ -8,6 +8,7 @@ class ServiceError(Exception):
 
     status = 500
     title = "Internal error"
+    retry_after_seconds: int | None = None
 
     def __init__(self, detail: str, errors: list[FieldError] | None = None) -> None:
         super().__init__(detail)
@@ -40,9 +41,25 @@ class Invalid(ServiceError):
     title = "Invalid request"
 
 
+class TooLarge(ServiceError):
+    status = 413
+    title = "Body too large"
+
+
+class UnsupportedMedia(ServiceError):
+    status = 415
+    title = "Unsupported media type"
+
+
 class TooMany(ServiceError):
     status = 429
     title = "Too many requests"
+
+
+class Busy(TooMany):
+    """Too many for now: the answer says after how long to repeat the call (clients of `shared.clients` do)."""
+
+    retry_after_seconds = 1
 
 
 class Unavailable(ServiceError):

@@ -8,10 +8,12 @@ from collections.abc import Awaitable, Callable
 from typing import Annotated, Any
 
 import uvicorn
-from fastapi import Depends, FastAPI, Header, Request
+from fastapi import Depends, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from starlette import types as asgi
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 
 from shared.auth import Scope, TokenFile, require
@@ -76,17 +78,35 @@ def create_app(
     return app
 
 
-def _add_handlers(app: FastAPI, service: str) -> None:
-    @app.middleware("http")
-    async def observe(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
-        request.state.request_id = request.headers.get("x-request-id") or uuid.uuid4().hex
+class _Observed:
+    """Gives every request an id and counts it. Plain ASGI: BaseHTTPMiddleware costs a task group for each message."""
+
+    def __init__(self, app: asgi.ASGIApp, service: str) -> None:
+        self._app = app
+        self._service = service
+
+    async def __call__(self, scope: asgi.Scope, receive: asgi.Receive, send: asgi.Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        request_id = Headers(scope=scope).get("x-request-id") or uuid.uuid4().hex
+        scope.setdefault("state", {})["request_id"] = request_id
         started = time.perf_counter()
-        response = await call_next(request)
-        route = getattr(request.scope.get("route"), "path", "unmatched")
-        REQUESTS.labels(service, request.method, route, response.status_code).inc()
-        REQUEST_SECONDS.labels(service, request.method, route).observe(time.perf_counter() - started)
-        response.headers["x-request-id"] = request.state.request_id
-        return response
+
+        async def observed(message: asgi.Message) -> None:
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message)["x-request-id"] = request_id
+                route = getattr(scope.get("route"), "path", "unmatched")
+                REQUESTS.labels(self._service, scope["method"], route, message["status"]).inc()
+                seconds = time.perf_counter() - started
+                REQUEST_SECONDS.labels(self._service, scope["method"], route).observe(seconds)
+            await send(message)
+
+        await self._app(scope, receive, observed)
+
+
+def _add_handlers(app: FastAPI, service: str) -> None:
+    app.add_middleware(_Observed, service=service)
 
     def render(request: Request, status: int, title: str, detail: str, errors: list[FieldError]) -> JSONResponse:
         instance = getattr(request.state, "request_id", "")
@@ -94,7 +114,10 @@ def _add_handlers(app: FastAPI, service: str) -> None:
 
     @app.exception_handler(ServiceError)
     async def refused(request: Request, error: ServiceError) -> JSONResponse:
-        return render(request, error.status, error.title, error.detail, error.errors)
+        response = render(request, error.status, error.title, error.detail, error.errors)
+        if error.retry_after_seconds is not None:
+            response.headers["retry-after"] = str(error.retry_after_seconds)
+        return response
 
     @app.exception_handler(RequestValidationError)
     async def invalid(request: Request, error: RequestValidationError) -> JSONResponse:
@@ -116,10 +139,10 @@ def _add_handlers(app: FastAPI, service: str) -> None:
         return render(request, 500, "Internal error", detail, [])
 
 
-async def scopes(request: Request, authorization: Annotated[str | None, Header()] = None) -> frozenset[Scope]:
+async def scopes(request: Request) -> frozenset[Scope]:
     """Dependency: the caller's scopes. 401 when the token is missing or unknown."""
     tokens: TokenFile = request.app.state.tokens
-    return tokens.scopes_of(authorization)
+    return tokens.scopes_of(request.headers.get("authorization"))
 
 
 Scopes = Annotated[frozenset[Scope], Depends(scopes)]

@@ -17,7 +17,9 @@ def main() -> None:
     settings = load(VerifierSettings)
     configure_logging("verifier", settings.log_level)
     try:
-        driver = LocalDriver(settings.sandboxes, settings.sandbox_memory_bytes, settings.isolation)
+        driver = LocalDriver(
+            settings.sandboxes, settings.sandbox_memory_bytes, settings.isolation, settings.sandbox_total_bytes
+        )
         app = create_app(settings, driver)
     except (SandboxFailed, PostgresUnavailable, ValueError) as error:
         print(f"verifier: {error}", file=sys.stderr)

@@ -2,7 +2,8 @@
 
 import asyncio
 import contextlib
-import shutil
+import gc
+import os
 from collections.abc import AsyncIterator
 
 import anyio
@@ -11,28 +12,28 @@ from fastapi import FastAPI
 from services.verifier.endpoints import router
 from services.verifier.execution import Limits
 from services.verifier.parser import Parser
-from services.verifier.resources import Resources
-from services.verifier.sandbox.local import LocalDriver
+from services.verifier.resources import Backlog, Resources
+from services.verifier.sandbox.protocol import SandboxDriver
 from services.verifier.sandboxes import Sandboxes
 from services.verifier.service import Verifier
 from services.verifier.settings import VerifierSettings
+from services.verifier.suites.endpoints import router as suite_router
+from services.verifier.suites.runs import SuiteRuns
+from services.verifier.suites.service import SuiteMaker
 from shared.auth import TokenFile
 from shared.web import create_app as create_service_app
 
-PARSER_PROCESSES = 2
-"""Parsing is 0.1 ms a statement: two keep a long statement from blocking the next batch."""
+PARSER_PROCESSES = max(2, min(8, os.cpu_count() or 1))
+"""Reading a reply and parsing its statement take about 0.2 ms; two keep a long text from blocking the next batch."""
 
 REQUESTS_AT_ONCE = 64
-"""Threads that wait for worker threads; cheap."""
-
-FREE_BYTES = 256 * 1024**2
-"""Below this the verifier is not ready: about five sandboxes with three seeds each."""
+"""Request threads. Which of them work is the slots' matter (see `lanes`); the others cost little."""
 
 TEND_SECONDS = 0.5
 """How often overdue statements and unused sandboxes are looked for."""
 
 
-def create_app(settings: VerifierSettings, driver: LocalDriver) -> FastAPI:
+def create_app(settings: VerifierSettings, driver: SandboxDriver) -> FastAPI:
     """The app on an opened driver; the app closes it."""
 
     @contextlib.asynccontextmanager
@@ -42,24 +43,26 @@ def create_app(settings: VerifierSettings, driver: LocalDriver) -> FastAPI:
         limits = Limits(settings.row_cap, settings.result_bytes)
         verifier = Verifier(parser, limits, settings.workers, settings.cache_bytes)
         requests = anyio.CapacityLimiter(REQUESTS_AT_ONCE)
-        app.state.resources = Resources(sandboxes, verifier, settings.domains, requests)
+        backlog = Backlog(settings.queue_items)
+        app.state.resources = Resources(sandboxes, verifier, settings.domains, requests, backlog)
+        suites = SuiteRuns(SuiteMaker(driver, limits, max(2, settings.workers // 2)))
+        app.state.suites = suites
         tending = asyncio.create_task(_tend(sandboxes))
+        gc.freeze()  # modules stay: a full collection need not walk them while a request waits
         try:
             yield
         finally:
             tending.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await tending
+            await asyncio.to_thread(suites.stop)
             sandboxes.close()
             driver.close()
             verifier.close()
             parser.close()
 
     async def room_for_sandboxes() -> str:
-        free = shutil.disk_usage(settings.sandboxes).free
-        if free >= FREE_BYTES:
-            return "ok"
-        return f"{free // 1024**2} MB free in {settings.sandboxes}, a few sandboxes need {FREE_BYTES // 1024**2}"
+        return driver.obstacle() or "ok"
 
     def versions() -> dict[str, str]:
         return {"postgres": driver.postgres_version, "isolation": driver.isolation}
@@ -67,7 +70,9 @@ def create_app(settings: VerifierSettings, driver: LocalDriver) -> FastAPI:
     app = create_service_app(
         "verifier", TokenFile(settings.tokens_file), lifespan, {"sandboxes": room_for_sandboxes}, versions
     )
+    app.state.body_limit_bytes = settings.request_bytes
     app.include_router(router)
+    app.include_router(suite_router)
     return app
 
 

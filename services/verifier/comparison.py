@@ -1,132 +1,157 @@
-"""Is a candidate's result the gold's result? Profile `standard` (design section 4) as pure functions.
+"""Is a candidate's result the gold's result? Pure functions; the profiles say under which tolerance and order.
 
-Columns are matched by one bijection that keeps rows paired, whatever their names and order. Rows form a multiset, or,
-where order matters, a sequence of tie groups. The search assigns one gold column at a time and refines the row classes,
-so that a wrong assignment dies at the first column that breaks the rows apart: no factorial blow-up.
+Rows form a multiset, or, where order matters, a sequence of tie groups. Columns stand where the gold has them, or are
+matched by one bijection that keeps rows paired. First the search goes by equal values alone, which settles nearly
+everything; only where tolerances overlap does it weigh which row is which.
 """
 
-from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from functools import cached_property
 
-from services.verifier.pairing import Column, Pairing, pair_columns, rows_match
-from services.verifier.values import Value
+import numpy as np
 
-SEARCH_NODES = 20_000
-"""Column assignments tried before the search gives up; results told apart by their rows need about one a column."""
+from services.verifier.cells import Cells, Codes, number_cells, side_by_side
+from services.verifier.nested import Value
+from services.verifier.pairing import correspond_within_tolerance, rows_pair_off
+from services.verifier.refinement import correspond, row_counts
+from services.verifier.tolerance import EXACT, FLOAT_NOISE, HALF_CENT
+
+Row = tuple[Value, ...]
 
 
 @dataclass(frozen=True)
 class Table:
-    """A result: rows × columns of normalised values."""
+    """A result: rows × columns of values."""
 
     columns: tuple[str, ...]
-    rows: Sequence[tuple[Value, ...]]
+    rows: Sequence[Row]
+    float_columns: frozenset[int] = frozenset()
+    """Indices of columns that hold float4 or float8, whose last digits depend on the order of summation."""
+
+    def without_last_columns(self, count: int) -> "Table":
+        """The table narrower by `count` columns."""
+        if not count:
+            return self
+        return Table(self.columns[:-count], [row[:-count] for row in self.rows], self.float_columns)
+
+
+class Difference(IntEnum):
+    """How far apart two results are; the nearer the smaller."""
+
+    NONE = 0
+    ROW_ORDER = 1
+    VALUES = 2
+    COLUMN_COUNT = 3
+    ROW_COUNT = 4
 
 
 @dataclass(frozen=True)
 class Comparison:
     """`reason` shows no value of the gold."""
 
-    equal: bool
+    difference: Difference
     reason: str
 
+    @property
+    def equal(self) -> bool:
+        """Whether the candidate's result is the gold's."""
+        return self.difference is Difference.NONE
 
-EQUAL = Comparison(True, "same result as the gold")
+
+EQUAL = Comparison(Difference.NONE, "same result as the gold")
+OTHER_VALUES = Comparison(Difference.VALUES, "same shape, other values")
+OTHER_ORDER = Comparison(Difference.ROW_ORDER, "the right rows in another order than asked for")
 
 
 def compare(gold: Table, candidate: Table, tie_groups: Sequence[int] | None) -> Comparison:
-    """Compare under profile `standard`.
+    """Columns in any order, numbers within half a cent and five percent.
 
     `tie_groups`: for each gold row, in gold order, the number of its tie group (non-decreasing); None when order does
     not matter.
     """
+    return _at_a_glance(gold, candidate) or _decide(_AnyColumnOrder(gold, candidate), gold, tie_groups)
+
+
+def compare_in_place(gold: Table, candidate: Table, tie_groups: Sequence[int] | None) -> Comparison:
+    """Columns in the gold's order, numbers exact but for float noise in float columns. `tie_groups` as above."""
+    return _at_a_glance(gold, candidate) or _decide(_ColumnsInPlace(gold, candidate), gold, tie_groups)
+
+
+def other_counts(gold: Table, candidate: Table) -> Comparison | None:
+    """The difference where the counts of rows or columns differ. A result without rows has no columns to count."""
     if len(gold.rows) != len(candidate.rows):
-        return Comparison(False, f"{len(candidate.rows)} rows where the gold has {len(gold.rows)}")
-    if not gold.rows:
-        return EQUAL
-    if len(gold.columns) != len(candidate.columns):
-        return Comparison(False, f"{len(candidate.columns)} columns where the gold has {len(gold.columns)}")
-    if not gold.columns or list(gold.rows) == list(candidate.rows):
-        return EQUAL
-    if tie_groups is None:
-        return EQUAL if _Search(gold, candidate, None).run() else Comparison(False, "same shape, other values")
-    if _Search(gold, candidate, tie_groups).run():
-        return EQUAL
-    if _Search(gold, candidate, None).run():
-        return Comparison(False, "the right rows in another order than asked for")
-    return Comparison(False, "same shape, other values")
+        reason = f"{len(candidate.rows)} rows where the gold has {len(gold.rows)}"
+        return Comparison(Difference.ROW_COUNT, reason)
+    if gold.rows and len(gold.columns) != len(candidate.columns):
+        reason = f"{len(candidate.columns)} columns where the gold has {len(gold.columns)}"
+        return Comparison(Difference.COLUMN_COUNT, reason)
+    return None
 
 
-@dataclass
-class _Search:
-    gold: Table
-    candidate: Table
-    tie_groups: Sequence[int] | None
-    nodes: int = 0
-    order: list[int] = field(default_factory=list)
-    pairings: dict[tuple[int, int], Pairing] = field(default_factory=dict)
+def _at_a_glance(gold: Table, candidate: Table) -> Comparison | None:
+    """The verdict where counts decide, or nothing differs at all."""
+    return other_counts(gold, candidate) or (EQUAL if not gold.columns or gold.rows == candidate.rows else None)
 
-    def run(self) -> bool:
-        """Whether a column bijection exists under which the rows match."""
-        golds = [Column.of(values) for values in zip(*self.gold.rows, strict=True)]
-        self.candidates = [Column.of(values) for values in zip(*self.candidate.rows, strict=True)]
-        for i, gold in enumerate(golds):
-            for j, candidate in enumerate(self.candidates):
-                if (pairing := pair_columns(gold, candidate)) is not None:
-                    self.pairings[i, j] = pairing
-        choices = Counter(i for i, _ in self.pairings)
-        if len(choices) < len(golds):
-            return False
-        # The most constrained column first; among those, the one that tells most rows apart.
-        self.order = sorted(range(len(golds)), key=lambda i: (choices[i], -golds[i].distinct))
-        groups = list(self.tie_groups) if self.tie_groups is not None else [0] * len(self.gold.rows)
-        return self._assign(0, (), groups, groups)
 
-    def _assign(
-        self, depth: int, chosen: tuple[int, ...], gold_classes: list[int], candidate_classes: list[int]
-    ) -> bool:
-        """Assign gold column `order[depth]`. The classes (one an original row) agree on all columns assigned so far."""
-        if depth == len(self.order):
-            return self._rows_pair(chosen, gold_classes, candidate_classes)
-        tried: list[int] = []
-        for j in range(len(self.candidates)):
-            pairing = self.pairings.get((self.order[depth], j))
-            if pairing is None or j in chosen:
-                continue
-            if any(self.candidates[j].values == self.candidates[k].values for k in tried):
-                continue  # an identical column has failed here already
-            tried.append(j)
-            self.nodes += 1
-            if self.nodes > SEARCH_NODES:
-                return False
-            refined = _refine(pairing, gold_classes, candidate_classes)
-            if refined is not None and self._assign(depth + 1, (*chosen, j), *refined):
-                return True
-        return False
+Classes = tuple[Codes, Codes]
+"""Of each gold and each candidate row: rows correspond within a class."""
 
-    def _rows_pair(self, chosen: tuple[int, ...], gold_classes: list[int], candidate_classes: list[int]) -> bool:
-        """The classes agree; where tolerances overlap, a row-by-row matching decides."""
-        columns = [(i, j) for i, j in zip(self.order, chosen, strict=True) if self.pairings[i, j].ambiguous]
-        if not columns:
+
+class _AnyColumnOrder:
+    """Whether the rows correspond under some order of the columns, given their classes."""
+
+    def __init__(self, gold: Table, candidate: Table) -> None:
+        self._numbered = number_cells(_columns(gold), _columns(candidate))
+
+    @cached_property
+    def _cells(self) -> Cells | None:
+        return self._numbered.under(HALF_CENT)
+
+    def __call__(self, classes: Classes) -> bool:
+        numbered = self._numbered
+        spans = numbered.gold_spans, numbered.candidate_spans
+        if numbered.all_known and correspond(numbered.gold, numbered.candidate, spans, classes):
             return True
-        gold_rows = [tuple(row[i] for i, _ in columns) for row in self.gold.rows]
-        candidate_rows = [tuple(row[j] for _, j in columns) for row in self.candidate.rows]
-        return rows_match(gold_rows, candidate_rows, gold_classes, candidate_classes)
+        cells = self._cells
+        if cells is None:
+            return False
+        if not numbered.all_known and correspond(cells.gold, cells.nearest, spans, classes):
+            return True
+        return cells.ambiguous and correspond_within_tolerance(cells, classes)
 
 
-def _refine(
-    pairing: Pairing, gold_classes: list[int], candidate_classes: list[int]
-) -> tuple[list[int], list[int]] | None:
-    """Split each row class by one column pair. None when the two sides no longer hold equally many rows of a class."""
-    numbers: dict[tuple[int, int], int] = {}
-    gold = [numbers.setdefault((old, new), len(numbers)) for old, new in zip(gold_classes, pairing.gold, strict=True)]
-    counts = Counter(gold)
-    candidate = []
-    for key in zip(candidate_classes, pairing.candidate, strict=True):
-        number = numbers.get(key)
-        if number is None or counts[number] == 0:
-            return None
-        counts[number] -= 1
-        candidate.append(number)
-    return gold, candidate
+class _ColumnsInPlace:
+    """Whether the rows correspond with every column where it stands, given the rows' classes."""
+
+    def __init__(self, gold: Table, candidate: Table) -> None:
+        noisy = gold.float_columns | candidate.float_columns
+        parts = [
+            number_cells([mine], [theirs]).under(FLOAT_NOISE if column in noisy else EXACT)
+            for column, (mine, theirs) in enumerate(zip(_columns(gold), _columns(candidate), strict=True))
+        ]
+        self._cells = side_by_side(parts)
+
+    def __call__(self, classes: Classes) -> bool:
+        cells = self._cells
+        if cells is None:
+            return False
+        if row_counts(cells.gold, classes[0]) == row_counts(cells.nearest, classes[1]):
+            return True
+        return cells.ambiguous and rows_pair_off(cells, classes)
+
+
+def _columns(table: Table) -> list[Row]:
+    return list(zip(*table.rows, strict=True))
+
+
+def _decide(correspond_in: Callable[[Classes], bool], gold: Table, tie_groups: Sequence[int] | None) -> Comparison:
+    anywhere = np.zeros(len(gold.rows), np.int64)
+    if tie_groups is None:
+        return EQUAL if correspond_in((anywhere, anywhere)) else OTHER_VALUES
+    # The candidate's rows at a group's places must be that group's rows.
+    groups = np.array(tie_groups, np.int64)
+    if correspond_in((groups, groups)):
+        return EQUAL
+    return OTHER_ORDER if correspond_in((anywhere, anywhere)) else OTHER_VALUES

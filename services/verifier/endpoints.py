@@ -1,5 +1,6 @@
 """HTTP of the verifier. Everything here sees golds, so every call needs the `gold` scope."""
 
+import asyncio
 from collections.abc import Callable
 from functools import partial
 from typing import Annotated, TypeVar
@@ -7,8 +8,11 @@ from typing import Annotated, TypeVar
 import anyio.to_thread
 from fastapi import APIRouter, Depends, Request, Response
 
+from services.verifier.bodies import CheckedRoute
+from services.verifier.lanes import Abandoned, Lane
 from services.verifier.resources import Resources
 from shared.auth import Scope
+from shared.contracts.base import Contract
 from shared.contracts.verifier import (
     ExecuteRequest,
     ExecuteResponse,
@@ -21,12 +25,17 @@ from shared.contracts.verifier import (
 )
 from shared.web import needs
 
-router = APIRouter(prefix="/v1/sandboxes", tags=["sandboxes"], dependencies=[needs(Scope.GOLD)])
+CLIENT_CLOSED_REQUEST = 499
+"""Nobody reads it; the metrics show it."""
+
+router = APIRouter(
+    prefix="/v1/sandboxes", tags=["sandboxes"], dependencies=[needs(Scope.GOLD)], route_class=CheckedRoute
+)
 
 Answer = TypeVar("Answer")
 
 
-def _resources(request: Request) -> Resources:
+async def _resources(request: Request) -> Resources:  # a plain function would be run on a thread
     resources: Resources = request.app.state.resources
     return resources
 
@@ -36,6 +45,26 @@ Held = Annotated[Resources, Depends(_resources)]
 
 async def _blocking(held: Resources, work: Callable[[], Answer]) -> Answer:
     return await anyio.to_thread.run_sync(work, limiter=held.requests)
+
+
+async def _on_a_lane(request: Request, held: Resources, items: int, work: Callable[[Lane], Contract]) -> Response:
+    """The answer of `work`, which is told to stop when the caller goes away. Raises Busy."""
+    lane = held.verifier.lane()
+    with held.backlog.admitted(items):
+        watching = asyncio.create_task(_abandon_when_gone(request, lane))
+        try:
+            answer = await _blocking(held, partial(work, lane))
+        except Abandoned:
+            return Response(status_code=CLIENT_CLOSED_REQUEST)
+        finally:
+            watching.cancel()
+    return Response(answer.model_dump_json(), media_type="application/json")
+
+
+async def _abandon_when_gone(request: Request, lane: Lane) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+    lane.abandon()
 
 
 @router.post("", response_model=Sandbox)
@@ -52,21 +81,21 @@ async def delete_sandbox(sandbox_id: str, held: Held) -> Response:
 
 
 @router.post("/{sandbox_id}/verify", response_model=VerifyResponse)
-async def verify(sandbox_id: str, body: VerifyRequest, held: Held) -> VerifyResponse:
+async def verify(sandbox_id: str, body: VerifyRequest, request: Request, held: Held) -> Response:
     """Verdicts in the order of the items; partial failure is a verdict, never a 500."""
     sandbox = held.sandboxes.get(sandbox_id)
-    return await _blocking(held, partial(held.verifier.verify, sandbox, body))
+    return await _on_a_lane(request, held, len(body.items), partial(held.verifier.verify, sandbox, body))
 
 
 @router.post("/{sandbox_id}/execute", response_model=ExecuteResponse)
-async def execute(sandbox_id: str, body: ExecuteRequest, held: Held) -> ExecuteResponse:
+async def execute(sandbox_id: str, body: ExecuteRequest, request: Request, held: Held) -> Response:
     """Statements on every seed, nothing cached."""
     sandbox = held.sandboxes.get(sandbox_id)
-    return await _blocking(held, partial(held.verifier.execute, sandbox, body))
+    return await _on_a_lane(request, held, len(body.statements), partial(held.verifier.execute, sandbox, body))
 
 
 @router.post("/{sandbox_id}/explain", response_model=Explanation)
-async def explain(sandbox_id: str, body: ExplainRequest, held: Held) -> Explanation:
+async def explain(sandbox_id: str, body: ExplainRequest, request: Request, held: Held) -> Response:
     """Both results and the first difference: for people, never for models."""
     sandbox = held.sandboxes.get(sandbox_id)
-    return await _blocking(held, partial(held.verifier.explain, sandbox, body))
+    return await _on_a_lane(request, held, 1, partial(held.verifier.explain, sandbox, body))

@@ -1,24 +1,25 @@
 """One statement in one session: rows up to a cap, or why there are none. Blocking; no exception leaves this module.
 
-The statement goes by the extended protocol (which takes exactly one), in a READ ONLY transaction, and its rows are read
-one by one, so that a result over the cap is never fetched.
+How it crosses the wire is `sandbox.exchange`'s matter; here its answer becomes values or a classified failure.
 """
 
-import contextlib
 import time
-from collections.abc import Generator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 import psycopg
 from psycopg import errors
 
+from services.verifier.decoded import DecodedRows
+from services.verifier.nested import Value
+from services.verifier.sandbox.exchange import Answer
 from services.verifier.sandbox.protocol import Role
 from services.verifier.sandbox.session import Session, Sessions
-from services.verifier.values import Value, decode_rows
 
-_CLIENT_GONE = ("08", "57P")
-"""SQLSTATE classes that say the session or server went away: connection exceptions, operator intervention."""
+_INFRASTRUCTURE = ("080", "57P", "58", "53100", "XX001", "XX002")
+"""SQLSTATE beginnings that are not the statement's doing: connection lost, server going or coming, system error, disk
+full (temporary files have a limit of their own, 53400), data or index corrupted."""
 
 
 class Failure(StrEnum):
@@ -45,8 +46,11 @@ class Outcome:
     columns: tuple[str, ...] = ()
     """Empty when no row came."""
     rows: Sequence[tuple[Value, ...]] = ()
+    """As profile `standard` reads them."""
     texts: Sequence[tuple[str | None, ...]] = ()
     """The rows as Postgres printed them."""
+    oids: Sequence[int] = ()
+    """The columns' types."""
     size_bytes: int = 0
     exec_ms: float = 0.0
     failure: Failure | None = None
@@ -65,44 +69,21 @@ def execute(sessions: Sessions, role: Role, seed: str, sql: str, limits: Limits)
 
 def _run(session: Session, sql: str, limits: Limits, started: float) -> Outcome:
     try:
-        session.connection.execute("BEGIN READ ONLY")
-        outcome = _fetch(session, sql, limits)
+        answer = session.run(sql, limits.rows, limits.bytes)
     except psycopg.Error as error:
         outcome = _failure(session, error)
-    elapsed_ms = (time.perf_counter() - started) * 1000
-    return Outcome(
-        outcome.columns,
-        outcome.rows,
-        outcome.texts,
-        outcome.size_bytes,
-        elapsed_ms,
-        outcome.failure,
-        outcome.reason,
-    )
+    else:
+        outcome = _outcome(session, answer)
+    return replace(outcome, exec_ms=(time.perf_counter() - started) * 1000)
 
 
-def _fetch(session: Session, sql: str, limits: Limits) -> Outcome:
-    """Raises psycopg.Error."""
-    texts: list[tuple[str | None, ...]] = []
-    size = 0
-    with session.connection.cursor() as cursor:
-        with contextlib.closing(_stream(cursor, sql)) as stream:
-            for row in stream:
-                texts.append(row)
-                size += sum(len(value) for value in row if value is not None)
-                if len(texts) > limits.rows or size > limits.bytes:
-                    what = f"{limits.rows} rows" if len(texts) > limits.rows else f"{limits.bytes} bytes"
-                    return Outcome(failure=Failure.OVERSIZED, reason=f"more than {what}")
-        description = cursor.description if texts else []
-        columns = tuple(column.name for column in description or [])
-        oids = [column.type_code for column in description or []]
-    return Outcome(columns, decode_rows(texts, oids), texts, size)
-
-
-def _stream(cursor: psycopg.Cursor[tuple[str | None, ...]], sql: str) -> Generator[tuple[str | None, ...]]:
-    # Closing this generator closes psycopg's, which cancels a query whose rows are not all wanted.
-    # Row by row: chunks of rows of 100 MB each would all be held.
-    yield from cursor.stream(sql.encode(), size=1)
+def _outcome(session: Session, answer: Answer) -> Outcome:
+    if answer.over:
+        return Outcome(failure=Failure.OVERSIZED, reason=f"more than {answer.over}")
+    if answer.error is not None:
+        return _failure(session, answer.error)
+    rows = DecodedRows(answer.rows, answer.oids)
+    return Outcome(answer.columns, rows, answer.rows, answer.oids, answer.size_bytes)
 
 
 def _failure(session: Session, error: psycopg.Error) -> Outcome:
@@ -110,9 +91,8 @@ def _failure(session: Session, error: psycopg.Error) -> Outcome:
     terminated = session.running is not None and session.running.terminated
     if terminated or isinstance(error, errors.QueryCanceled):
         return Outcome(failure=Failure.TIMEOUT, reason="did not finish within the statement timeout")
-    if session.connection.broken or (state or "08").startswith(_CLIENT_GONE):
-        gone = f"the sandbox's Postgres went away: {_first_line(error)}"
-        return Outcome(failure=Failure.INFRASTRUCTURE, reason=gone)
+    if session.connection.broken or (state or "080").startswith(_INFRASTRUCTURE):
+        return Outcome(failure=Failure.INFRASTRUCTURE, reason=f"the sandbox's Postgres failed: {_first_line(error)}")
     return Outcome(failure=Failure.SQL_ERROR, reason=_first_line(error))
 
 

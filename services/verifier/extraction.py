@@ -1,12 +1,15 @@
 """From the raw first assistant turn to one SQL statement. Pure; the only place where replies become SQL.
 
-Reasoning is dropped first, closed or not, so that a draft inside it earns nothing. Then the last fenced block wins,
-else the last statement that begins with SELECT or WITH. What the token budget cut off is no statement.
+Reasoning is dropped first, closed or not, so that a draft inside it earns nothing. Then the last fenced block that can
+be SQL wins, else the last statement that begins with SELECT or WITH. What the token budget cut off is no statement.
+Every step reads the reply once: its length is the model's choice.
 """
 
 import re
 from dataclasses import dataclass
 
+from services.verifier.bare_statements import last_statement
+from services.verifier.fences import Block, fenced_blocks, without
 from shared.contracts.verifier import FinishReason
 
 
@@ -18,115 +21,66 @@ class Extraction:
     reason: str
 
 
-_CLOSED_THINK = re.compile(r"<think>.*?</think>", re.DOTALL | re.IGNORECASE)
-_THINK_OPEN = re.compile(r"<think>", re.IGNORECASE)
-_THINK_CLOSE = re.compile(r"</think>", re.IGNORECASE)
-
-_FENCE = re.compile(r"(?P<mark>`{3,}|~{3,})")
-_LANGUAGE = re.compile(r"[ \t]*(?P<tag>[A-Za-z0-9_+#.-]*)[ \t]*")
-_SQL_TAGS = frozenset({"sql", "postgresql", "postgres", "psql", "pgsql", "plpgsql"})
-
-_OPENING = r"(?:(?:--[^\n]*\n|/\*.*?\*/|\s)*\(?)*"
-_BEGINS = r"(?:SELECT\b|WITH\s+(?:RECURSIVE\s+)?(?:\"[^\"]+\"|\w+)\s*(?:\([^()]*\)\s*)?AS\b)"
-_LINE_START = re.compile(rf"(?:\A|(?<=\n))[ \t>*]*(?P<start>\(*\s*{_BEGINS})", re.IGNORECASE)
-_MID_LINE = re.compile(rf"(?P<start>\(*(?:(?<=:)\s*{_BEGINS}|\b{_BEGINS}))")
-"""Within a line only upper-case keywords begin a statement, so that "I select the rows" does not."""
-
-_CLAUSE = re.compile(
-    r"\s*(?:--|/\*|[(),;|]|(?:SELECT|FROM|WHERE|GROUP|HAVING|ORDER|LIMIT|OFFSET|FETCH|WINDOW|UNION|INTERSECT|EXCEPT|JOIN|"
-    r"LEFT|RIGHT|FULL|INNER|CROSS|NATURAL|ON|USING|AND|OR|CASE|WHEN|THEN|ELSE|END|AS|WITH|VALUES|FILTER)\b)",
-    re.IGNORECASE,
-)
-_SCAN = re.compile(
-    r"(?P<skip>'(?:[^']|'')*(?:'|\Z)|\"[^\"]*(?:\"|\Z)|--[^\n]*|/\*.*?(?:\*/|\Z)|"
-    r"(?P<dollar>\$(?:[A-Za-z_]\w*)?\$).*?(?:(?P=dollar)|\Z))"
-    r"|(?P<blank>\n[ \t]*\n)|(?P<open>\()|(?P<close>\))|(?P<end>;)",
-    re.DOTALL,
-)
+_REASONING_TOKEN = re.compile(r"(?P<quote>')|(?P<line>\n)|(?P<tag><(?P<close>/?)think>)", re.IGNORECASE)
 
 
 def extract(reply: str, finish_reason: FinishReason | None = None) -> Extraction:
     """The statement a reply answers with. `finish_reason` None counts as `stop`."""
-    text = _without_reasoning(reply)
+    text = _without_reasoning(reply.replace("\r\n", "\n"))
     cut = finish_reason in (FinishReason.LENGTH, FinishReason.ABORT)
     if not text.strip():
         return Extraction(None, "nothing but reasoning" if reply.strip() else "the reply is empty")
-    fenced = _last_fenced_block(text)
-    if fenced is not None:
-        block, closed = fenced
-        if cut and not closed:
-            return Extraction(None, "cut off inside its last fenced block")
-        return Extraction(block, "fenced block") if block else Extraction(None, "the last fenced block is empty")
-    bare = _last_statement(text)
+    blocks = fenced_blocks(text)
+    if cut and blocks and _may_be_cut_sql(blocks[-1]):
+        return Extraction(None, "cut off inside its last fenced block")
+    block = next((block for block in reversed(blocks) if block.is_sql), None)
+    if block is not None:
+        return Extraction(block.content, "fenced block")
+    bare = last_statement(without(blocks, text))
     if bare is None:
-        return Extraction(None, "no fenced block and no statement that begins with SELECT or WITH")
-    statement, terminated = bare
-    if cut and not terminated:
+        empty = any(not block.content for block in blocks)
+        none = "the fenced block is empty" if empty else "no fenced block of SQL"
+        return Extraction(None, f"{none}, and no statement that begins with SELECT or WITH")
+    if cut and not bare.complete:
         return Extraction(None, "cut off inside its last statement")
-    return Extraction(statement, "bare statement")
+    return Extraction(bare.sql, "bare statement")
 
 
-def _without_reasoning(reply: str) -> str:
-    text = _CLOSED_THINK.sub("\n", reply)
-    # A chat template may have opened the block in the prompt: everything before a lone close is reasoning.
-    for close in reversed(list(_THINK_CLOSE.finditer(text))):
-        text = text[close.end() :]
-        break
-    unclosed = _THINK_OPEN.search(text)
-    return text if unclosed is None else text[: unclosed.start()]
+def _may_be_cut_sql(block: Block) -> bool:
+    """Whether a block that the budget left open is, or was going to be, the statement."""
+    return not block.closed and (block.is_sql or "\n" not in block.content)
 
 
-def _last_fenced_block(text: str) -> tuple[str, bool] | None:
-    """(content, closed) of the last fence, or None without one."""
-    found: tuple[str, bool] | None = None
+def _without_reasoning(text: str) -> str:
+    kept: list[str] = []
     position = 0
-    while (opening := _FENCE.search(text, position)) is not None:
-        mark = opening["mark"]
-        start = _content_start(text, opening.end())
-        closing = re.compile(re.escape(mark[0]) + "{" + str(len(mark)) + ",}").search(text, start)
-        if closing is None:
-            return text[start:].strip(), False
-        found = (text[start : closing.start()].strip(), True)
-        position = closing.end()
-    return found
+    inside = False
+    for tag in _reasoning_tags(text):
+        if tag["close"]:
+            if not inside:  # a chat template may have opened the block in the prompt: all before it is reasoning
+                kept.clear()
+            inside = False
+            position = tag.end()
+        elif not inside:
+            kept.append(text[position : tag.start()])
+            inside = True
+    if not inside:
+        kept.append(text[position:])
+    return "\n".join(kept)
 
 
-def _content_start(text: str, after_mark: int) -> int:
-    """Where a block's content begins: after the language tag, on this line or the next."""
-    tag = _LANGUAGE.match(text, after_mark)
-    if tag is None or not tag["tag"]:
-        return after_mark
-    rest_is_empty = tag.end() == len(text) or text[tag.end()] in "\r\n"
-    is_statement = tag["tag"].upper() in ("SELECT", "WITH")
-    if tag["tag"].lower() in _SQL_TAGS or (rest_is_empty and not is_statement):
-        return tag.end()
-    return after_mark
-
-
-def _last_statement(text: str) -> tuple[str, bool] | None:
-    """(statement, ended by a semicolon) of the last statement outside any other, or None."""
-    found: tuple[str, bool] | None = None
-    position = 0
-    while True:
-        starts = [match for pattern in (_LINE_START, _MID_LINE) if (match := pattern.search(text, position))]
-        if not starts:
-            return found
-        start = min(match.start("start") for match in starts)
-        end, terminated = _statement_end(text, start)
-        found = (text[start:end].strip().rstrip("`").strip(), terminated)
-        position = max(end, start + 1)
-
-
-def _statement_end(text: str, start: int) -> tuple[int, bool]:
-    """End of the statement at `start`: a semicolon, or a blank line before prose; quotes and parentheses respected."""
-    depth = 0
-    for token in _SCAN.finditer(text, start):
-        if token["open"]:
-            depth += 1
-        elif token["close"]:
-            depth -= 1
-        elif token["end"] and depth <= 0:
-            return token.end(), True
-        elif token["blank"] and depth <= 0 and not _CLAUSE.match(text, token.end()):
-            return token.start(), False
-    return len(text), False
+def _reasoning_tags(text: str) -> list[re.Match[str]]:
+    """The think tags, but for those in a quoted literal on one line: SQL may compare with one."""
+    tags: list[re.Match[str]] = []
+    quoted: list[re.Match[str]] | None = None
+    for token in _REASONING_TOKEN.finditer(text):
+        if token["tag"]:
+            (tags if quoted is None else quoted).append(token)
+        elif token["line"] or quoted is None:
+            tags += quoted or ()
+            # An apostrophe stands after a letter, an opening quote does not.
+            opens = token["quote"] and not text[token.start() - 1 : token.start()].isalnum()
+            quoted = [] if opens else None
+        else:
+            quoted = None
+    return tags + (quoted or [])

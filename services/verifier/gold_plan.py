@@ -4,15 +4,14 @@ Keys that the gold does not select are appended as hidden columns. With plain DI
 demands that keys are output columns already, and a bare alias always means the output column; those are looked up.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import postgast
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]  # protobuf ships no types
 
+from services.verifier.output_names import output_name
 from services.verifier.statement import Analysis, analyse, precheck
-from services.verifier.values import Value
 
 pb = postgast.pg_query_pb2
 
@@ -51,15 +50,20 @@ def plan_gold(sql: str) -> GoldPlan:
     select = tree.stmts[0].stmt.select_stmt
     if not select.sort_clause:
         return GoldPlan(sql, reads_clock=analysis.reads_clock)
+    as_it_stands = GoldPlan(sql, sort_keys=None, ordered=True, reads_clock=analysis.reads_clock)
     keys = _trace(select)
     if keys is None:
-        return GoldPlan(sql, sort_keys=None, ordered=True, reads_clock=analysis.reads_clock)
+        return as_it_stands
     appended = [key for key in keys if not isinstance(key, int | str)]
-    for node in appended:
-        select.target_list.append(pb.Node(res_target=pb.ResTarget(val=node)))
+    for number, node in enumerate(appended):
+        # A name of its own: the output's natural name might be one that ORDER BY means.
+        select.target_list.append(pb.Node(res_target=pb.ResTarget(name=f"sort key {number}", val=node)))
+    rewritten = postgast.deparse(tree) if appended else sql
+    if appended and not _same_tree(tree, rewritten):
+        return as_it_stands
     positions = iter(range(-len(appended), 0))
     return GoldPlan(
-        sql=postgast.deparse(tree) if appended else sql,
+        sql=rewritten,
         hidden_columns=len(appended),
         sort_keys=tuple(key if isinstance(key, int | str) else next(positions) for key in keys),
         ordered=True,
@@ -67,26 +71,47 @@ def plan_gold(sql: str) -> GoldPlan:
     )
 
 
+def _same_tree(tree: Any, sql: str) -> bool:
+    """Whether a text says what the tree does: what the deparser gets wrong is not run."""
+    try:
+        again = postgast.parse(sql)
+    except postgast.PgQueryError:
+        return False
+    _forget_places(tree)
+    _forget_places(again)
+    return bool(tree == again)
+
+
+def _forget_places(node: Any) -> None:
+    """Clear where in the text each node stood."""
+    for field, value in node.ListFields():
+        if field.name.endswith("location") or field.name == "stmt_len":
+            node.ClearField(field.name)
+        elif field.message_type is not None:
+            for child in value if field.is_repeated else (value,):
+                _forget_places(child)
+
+
 def _trace(select: Any) -> list[Any] | None:
     """Each sort key as an index, a name, or the expression to append. None when one cannot be traced."""
-    is_set_operation = select.op != pb.SETOP_NONE
+    only_outputs = select.op != pb.SETOP_NONE or bool(select.values_lists)
     plain_distinct = len(select.distinct_clause) == 1 and select.distinct_clause[0].WhichOneof("node") is None
-    names = _output_names(select)
+    names = {output_name(target.res_target) for target in select.target_list}
     keys: list[Any] = []
     for sort in select.sort_clause:
         node = sort.sort_by.node
         name = _bare_name(node)
         if node.HasField("a_const") and node.a_const.HasField("ival"):
             keys.append(node.a_const.ival.ival - 1)
-        elif name is not None and (name in names or is_set_operation):
+        elif name is not None and (name in names or only_outputs):
             keys.append(name)
-        elif not (is_set_operation or plain_distinct):
+        elif not (only_outputs or plain_distinct):
             keys.append(node)
         else:
-            index = _same_expression(node, select)
-            if index is None:
+            key = _distinct_output(node, select)
+            if key is None:
                 return None
-            keys.append(index)
+            keys.append(key)
     return keys
 
 
@@ -96,30 +121,28 @@ def _bare_name(node: Any) -> str | None:
     return str(fields[0].string.sval) if len(fields) == 1 and fields[0].HasField("string") else None
 
 
-def _output_names(select: Any) -> set[str]:
-    """The names that outputs surely have: aliases, columns, functions."""
-    names = set()
-    for target in select.target_list:
-        value = target.res_target.val
-        if target.res_target.name:
-            names.add(target.res_target.name)
-        elif value.HasField("column_ref") and value.column_ref.fields[-1].HasField("string"):
-            names.add(value.column_ref.fields[-1].string.sval)
-        elif value.HasField("func_call"):
-            names.add(value.func_call.funcname[-1].string.sval)
-    return names
+def _column_name(node: Any) -> str | None:
+    """`x` of `x` and of `t.x`."""
+    last = node.column_ref.fields[-1] if node.HasField("column_ref") else None
+    return str(last.string.sval) if last is not None and last.HasField("string") else None
 
 
-def _same_expression(node: Any, select: Any) -> int | None:
-    """Index of the output that is this very expression; None without one, or behind a star of unknown width."""
+def _distinct_output(node: Any, select: Any) -> SortKey | None:
+    """The output that a key of SELECT DISTINCT is: the same expression, or the only column of that name."""
+    values = [target.res_target.val for target in select.target_list]
+    stars = [index for index, value in enumerate(values) if _is_star(value)]
     wanted = _text_of(node)
-    for index, target in enumerate(select.target_list):
-        value = target.res_target.val
-        if value.HasField("column_ref") and value.column_ref.fields[-1].HasField("a_star"):
-            return None
-        if _text_of(value) == wanted:
-            return index
-    return None
+    same = next((index for index, value in enumerate(values) if _text_of(value) == wanted), None)
+    if same is None and (name := _column_name(node)) is not None:
+        alike = [index for index, value in enumerate(values) if _column_name(value) == name]
+        if stars and not alike:
+            return name
+        same = alike[0] if len(alike) == 1 else None
+    return same if same is not None and not any(star < same for star in stars) else None
+
+
+def _is_star(value: Any) -> bool:
+    return value.HasField("column_ref") and bool(value.column_ref.fields[-1].HasField("a_star"))
 
 
 def _text_of(node: Any) -> str:
@@ -128,37 +151,3 @@ def _text_of(node: Any) -> str:
     tree = pb.ParseResult(version=180004, stmts=[pb.RawStmt(stmt=pb.Node(select_stmt=select))])
     text: str = postgast.deparse(tree)
     return text
-
-
-def tie_groups(
-    columns: Sequence[str], rows: Sequence[tuple[Value, ...]], sort_keys: tuple[SortKey, ...] | None
-) -> list[int]:
-    """For each row, hidden columns included, its tie group: rows next to each other with equal keys share one.
-
-    Without traceable keys every row is a group of its own.
-    """
-    indices = _indices(columns, sort_keys)
-    if indices is None:
-        return list(range(len(rows)))
-    groups: list[int] = []
-    previous: tuple[Value, ...] | None = None
-    for row in rows:
-        keys = tuple(row[index] for index in indices)
-        groups.append(groups[-1] + (keys != previous) if groups else 0)
-        previous = keys
-    return groups
-
-
-def _indices(columns: Sequence[str], sort_keys: tuple[SortKey, ...] | None) -> list[int] | None:
-    """Column indices of the keys; None when there are no keys or one names no column here."""
-    if not sort_keys:
-        return None
-    indices = []
-    for key in sort_keys:
-        if isinstance(key, str) and key not in columns:
-            return None
-        index = columns.index(key) if isinstance(key, str) else key
-        if index >= len(columns):
-            return None
-        indices.append(index)
-    return indices

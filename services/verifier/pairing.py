@@ -1,144 +1,287 @@
-"""Which columns can stand for each other, and which rows: the matching under `comparison`. Pure."""
+"""The search where tolerances overlap: which column is which, and which row, both at once. Pure.
 
-from bisect import bisect_right
-from collections import Counter, defaultdict, deque
-from collections.abc import Sequence
+It keeps the row pairs that agree in everything decided so far; each column decided shortens the list, and in the end
+the rows must pair off one to one. Before it begins sorted order prunes: where intervals grow with the number, a set of
+cells pairs off with another exactly when their sorted sequences agree place by place. That holds for the cells of two
+columns, and for the cells of two rows whatever their columns.
+"""
+
+from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass
-from decimal import Decimal
 
-from services.verifier.tolerance import bounds, close
-from services.verifier.values import Value
+import numpy as np
+from numpy.typing import NDArray
+
+from services.verifier.cells import Cells, Codes
+from services.verifier.refinement import Side, colour, widths
+
+Indices = NDArray[np.intp]
+Flags = NDArray[np.bool_]
+
+ROW_PAIRS = 4_000_000
+"""Most row pairs held at once: 2,000 rows all of which look alike."""
+
+DENSE = 10
+"""Where one in so many pairs agrees, testing all of them at once is faster than testing the list."""
+
+PAIR_TESTS = 2_000_000
+"""Row pairs tested after the first dead end before the search gives up, under a tenth of a second."""
+
+MATCHING_TESTS = 20
+"""What matching the rows costs, in tests a row."""
+
+SAMPLE_ROWS = 32
+"""A wrong column leaves some of so many rows alone, nearly always: the others need not be tested."""
 
 
 @dataclass(frozen=True)
-class Column:
-    """One column's values (one a row), and what pairing needs of them."""
+class Pairs:
+    """Which of the gold's rows (or columns) may be which of the candidate's: parallel indices below `count`.
 
-    values: tuple[Value, ...]
-    others: Counter[Value]
-    """Values that are no numbers, NULL included, with their counts."""
-    numbers: tuple[Decimal, ...]
-    """The distinct numbers, ascending."""
-    intervals: tuple[tuple[Decimal, Decimal], ...]
-    """For each of `numbers`, the interval that equals it."""
+    Row pairs ascend by the candidate's.
+    """
 
-    @classmethod
-    def of(cls, values: tuple[Value, ...]) -> "Column":
-        """Prepare a column."""
-        numbers = tuple(sorted({value for value in values if isinstance(value, Decimal)}))
-        others: Counter[Value] = Counter(value for value in values if not isinstance(value, Decimal))
-        return cls(values, others, numbers, tuple(bounds(number) for number in numbers))
+    gold: Indices
+    candidate: Indices
+    count: int
+
+    def where(self, gold: Codes, low: Codes, high: Codes) -> "Pairs":
+        """Those whose cells (rows × cells) are equal."""
+        pairs = self
+        for mine, lowest, highest in zip(gold.T, low.T, high.T, strict=True):
+            value = mine.take(pairs.gold)
+            equal = (lowest.take(pairs.candidate) <= value) & (value <= highest.take(pairs.candidate))
+            if not equal.all():
+                pairs = Pairs(pairs.gold[equal], pairs.candidate[equal], pairs.count)
+        return pairs
+
+    def sample(self) -> "Pairs":
+        """Those of the candidate's first rows."""
+        end = np.searchsorted(self.candidate, SAMPLE_ROWS)
+        return Pairs(self.gold[:end], self.candidate[:end], self.count)
 
     @property
-    def distinct(self) -> int:
-        """Number of distinct values."""
-        return len(self.others) + len(self.numbers)
+    def leave_no_sampled_row_alone(self) -> bool:
+        """Whether the candidate's first rows have a partner each."""
+        rows = min(SAMPLE_ROWS, self.count)
+        return bool(np.bincount(self.candidate, minlength=rows)[:rows].all())
 
+    @property
+    def leave_nobody_alone(self) -> bool:
+        """Whether every one has a partner at all."""
+        return all(bool(np.bincount(side, minlength=self.count).all()) for side in (self.gold, self.candidate))
 
-@dataclass(frozen=True)
-class Pairing:
-    """A gold column and a candidate column with equal value classes: one class number a row on each side.
-
-    Equal values have equal classes. `ambiguous` when some candidate number equals several gold numbers: then equal
-    classes are necessary, and `rows_match` decides.
-    """
-
-    gold: list[int]
-    candidate: list[int]
-    ambiguous: bool
-
-
-def pair_columns(gold: Column, candidate: Column) -> Pairing | None:
-    """The columns' common classes, or None when their multisets of values cannot be equal."""
-    if gold.others != candidate.others:
-        return None
-    reached = _reach(gold, candidate.numbers)
-    if reached is None:
-        return None
-    # Gold numbers that one candidate number equals together form one class; they are neighbours in ascending order.
-    merged = {index for low, high in reached for index in range(low + 1, high + 1)}
-    shared: dict[Value, int] = {value: -1 - index for index, value in enumerate(gold.others)}
-    gold_class = dict(shared)
-    number_class = 0
-    for index, number in enumerate(gold.numbers):
-        number_class += index not in merged
-        gold_class[number] = number_class
-    candidate_class = dict(shared)
-    for number, (low, _) in zip(candidate.numbers, reached, strict=True):
-        candidate_class[number] = gold_class[gold.numbers[low]]
-    gold_classes = [gold_class[value] for value in gold.values]
-    candidate_classes = [candidate_class[value] for value in candidate.values]
-    if Counter(gold_classes) != Counter(candidate_classes):
-        return None
-    return Pairing(gold_classes, candidate_classes, bool(merged))
-
-
-def _reach(gold: Column, numbers: Sequence[Decimal]) -> list[tuple[int, int]] | None:
-    """For each candidate number (ascending) the first and last index into `gold.numbers` that it equals.
-
-    None when one equals none. The intervals' ends ascend with the gold numbers, so the equal ones are contiguous.
-    """
-    lows = [low for low, _ in gold.intervals]
-    highs = [high for _, high in gold.intervals]
-    reached = []
-    first = 0
-    for number in numbers:
-        while first < len(highs) and highs[first] < number:
-            first += 1
-        last = bisect_right(lows, number) - 1
-        if first > last:
-            return None
-        reached.append((first, last))
-    return reached
-
-
-Row = tuple[Value, ...]
-
-
-def rows_match(
-    gold: Sequence[Row], candidate: Sequence[Row], gold_classes: Sequence[int], candidate_classes: Sequence[int]
-) -> bool:
-    """Whether the rows pair off, each with an equal one of its own class. Rows hold the ambiguous columns only."""
-    by_class: dict[int, tuple[list[Row], list[Row]]] = defaultdict(lambda: ([], []))
-    for number, row in zip(gold_classes, gold, strict=True):
-        by_class[number][0].append(row)
-    for number, row in zip(candidate_classes, candidate, strict=True):
-        by_class[number][1].append(row)
-    return all(_perfect_matching(golds, candidates) for golds, candidates in by_class.values())
-
-
-def _equal(gold: Row, candidate: Row) -> bool:
-    # Classes already agree, so values that are no numbers are equal.
-    return all(
-        close(a, b) for a, b in zip(gold, candidate, strict=True) if isinstance(a, Decimal) and isinstance(b, Decimal)
-    )
-
-
-def _perfect_matching(golds: list[Row], candidates: list[Row]) -> bool:
-    """Kuhn's augmenting paths, breadth first; equal multisets, the usual case, need none."""
-    if Counter(golds) == Counter(candidates):
-        return True
-    neighbours = [[k for k, candidate in enumerate(candidates) if _equal(gold, candidate)] for gold in golds]
-    holder: dict[int, int] = {}
-    held: dict[int, int] = {}
-    for start in range(len(golds)):
-        reached_from: dict[int, int] = {}
-        queue = deque([start])
-        free: int | None = None
-        while queue and free is None:
-            gold = queue.popleft()
-            for k in neighbours[gold]:
-                if k in reached_from:
-                    continue
-                reached_from[k] = gold
-                if k not in holder:
-                    free = k
-                    break
-                queue.append(holder[k])
-        if free is None:
+    def pair_off(self) -> bool:
+        """Whether all have partners one to one: augmenting paths (Kuhn) over sets held as bits."""
+        if not self.leave_nobody_alone:
             return False
-        while free is not None:
-            gold = reached_from[free]
-            holder[free] = gold
-            held[gold], free = free, held.get(gold)
-    return True
+        neighbours = self._neighbours()
+        free = (1 << self.count) - 1
+        holder: dict[int, int] = {}
+        for mine in sorted(range(self.count), key=lambda k: neighbours[k].bit_count()):
+            path = _path_to_free(mine, neighbours, free, holder)
+            if path is None:
+                return False
+            for gold, candidate in path:
+                holder[candidate] = gold
+                free &= ~(1 << candidate)
+        return True
+
+    def _neighbours(self) -> list[int]:
+        """For each of the gold's its partners, as bits."""
+        order = np.lexsort((self.candidate, self.gold))
+        ends = np.cumsum(np.bincount(self.gold, minlength=self.count))
+        present = np.zeros(self.count, np.uint8)
+        neighbours = []
+        for candidates in np.split(self.candidate[order], ends[:-1]):
+            present[:] = 0
+            present[candidates] = 1
+            neighbours.append(int.from_bytes(np.packbits(present, bitorder="little").tobytes(), "little"))
+        return neighbours
+
+
+def _path_to_free(start: int, neighbours: list[int], free: int, holder: dict[int, int]) -> list[tuple[int, int]] | None:
+    """The (gold, candidate) pairs to make so that `start` gets a partner and nobody loses one; breadth first."""
+    reached_from: dict[int, int] = {}
+    came_by = {start: -1}
+    unvisited = -1
+    queue = deque([start])
+    while queue:
+        gold = queue.popleft()
+        new = neighbours[gold] & unvisited
+        if new & free:
+            candidate = _lowest(new & free)
+            path = [(gold, candidate)]
+            while (candidate := came_by[gold]) >= 0:
+                gold = reached_from[candidate]
+                path.append((gold, candidate))
+            return path
+        unvisited &= ~new
+        while new:
+            candidate = _lowest(new)
+            new &= new - 1
+            reached_from[candidate] = gold
+            came_by[holder[candidate]] = candidate
+            queue.append(holder[candidate])
+    return None
+
+
+def _lowest(bits: int) -> int:
+    return (bits & -bits).bit_length() - 1
+
+
+def rows_pair_off(cells: Cells, classes: tuple[Codes, Codes]) -> bool:
+    """Whether the rows pair off within their classes, each column with the one in its place."""
+    pairs = _agreeing(*_keyed(cells.gold, cells.low, cells.high, classes))
+    return pairs is not None and pairs.pair_off()
+
+
+def correspond_within_tolerance(cells: Cells, classes: tuple[Codes, Codes]) -> bool:
+    """Whether under some order of the columns the rows pair off within their classes."""
+    gold_codes, candidate_codes = cells.merged()
+    sides = (
+        Side.of(gold_codes, cells.gold_spans, classes[0]),
+        Side.of(candidate_codes, cells.candidate_spans, classes[1]),
+    )
+    found = colour(*sides, widths(cells.gold_spans), widths(cells.candidate_spans))
+    if found is None:
+        return False
+    _, merged = np.unique(np.concatenate([found.gold_rows, found.candidate_rows]), return_inverse=True)
+    gold_classes, candidate_classes = np.split(merged.astype(np.int64), 2)
+    alike = found.gold_columns[:, None] == found.candidate_columns
+    possible, certain = _column_pairs(cells, (gold_classes, candidate_classes), alike)
+    gold_columns, candidate_columns = np.nonzero(certain)
+    if Pairs(gold_columns, candidate_columns, len(certain)).pair_off():
+        return True
+    gold, low, high = (np.sort(side, axis=1) for side in (cells.gold, cells.low, cells.high))
+    pairs = _agreeing(*_keyed(gold, low, high, (gold_classes, candidate_classes)))
+    if pairs is None or not pairs.leave_nobody_alone:
+        return False
+    return _ColumnSearch(cells, possible, certain).run(pairs)
+
+
+def _keyed(gold: Codes, low: Codes, high: Codes, classes: tuple[Codes, Codes]) -> tuple[Codes, Codes, Codes]:
+    """Codes that agree only within a class."""
+    size = int(max(gold.max(), high.max())) + 1
+    mine, theirs = (side[:, None] * size for side in classes)
+    return gold + mine, low + theirs, high + theirs
+
+
+def _agreeing(gold: Codes, low: Codes, high: Codes) -> Pairs | None:
+    """Row pairs equal in all cells (rows × cells). None: too many to hold."""
+    rows = len(gold)
+    ascending = np.argsort(gold, axis=0, kind="stable")
+    # What equals a candidate cell is a stretch of the gold's rows in ascending order.
+    cells = list(zip(gold.T, low.T, high.T, ascending.T, strict=True))
+    starts = np.column_stack([np.searchsorted(mine, least, "left", order) for mine, least, _, order in cells])
+    stops = np.column_stack([np.searchsorted(mine, most, "right", order) for mine, _, most, order in cells])
+    lengths = np.maximum(stops - starts, 0)
+    totals = lengths.sum(axis=0)
+    fewest_first = [int(k) for k in np.argsort(totals, kind="stable")]
+    join, *others = [k for k in fewest_first if totals[k] < rows * rows] or fewest_first[:1]
+    if totals[join] > ROW_PAIRS:
+        return None
+    if totals[join] > rows * rows // DENSE:
+        return _tested_all_at_once(ascending, starts, stops, [join, *others])
+    length = lengths[:, join]
+    within = np.arange(totals[join]) - np.repeat(np.cumsum(length) - length, length)
+    candidate = np.repeat(np.arange(rows), length)
+    pairs = Pairs(ascending[starts[candidate, join] + within, join], candidate, rows)
+    return pairs.where(gold[:, others], low[:, others], high[:, others])
+
+
+def _tested_all_at_once(ascending: Indices, starts: Codes, stops: Codes, cells: list[int]) -> Pairs:
+    """The pairs that agree in these cells; small integers, because a million are compared for each cell."""
+    rows = len(ascending)
+    places = np.argsort(ascending, axis=0).astype(np.int16)
+    from_place, to_place = starts.astype(np.int16), stops.astype(np.int16)
+    equal = np.ones((rows, rows), np.bool_)
+    for k in cells:
+        equal &= from_place[:, k, None] <= places[:, k]
+        equal &= places[:, k] < to_place[:, k, None]
+    candidate, gold = np.nonzero(equal)
+    return Pairs(gold, candidate, rows)
+
+
+def _column_pairs(cells: Cells, classes: tuple[Codes, Codes], alike: Flags) -> tuple[Flags, Flags]:
+    """Gold × candidate columns: may they be the same one, and if so, are all rows of a class equal in them?"""
+    gold, low, high = (np.sort(side, axis=0) for side in _keyed(cells.gold, cells.low, cells.high, classes))
+    _, first = np.unique(np.sort(classes[0]), return_index=True)
+    last = np.append(first[1:], len(gold)) - 1
+    possible, certain = alike.copy(), np.zeros_like(alike)
+    for i, j in zip(*np.nonzero(alike), strict=True):
+        mine, theirs = gold[:, cells.gold_spans[i]], cells.candidate_spans[j]
+        possible[i, j] = ((low[:, theirs] <= mine) & (mine <= high[:, theirs])).all()
+        if possible[i, j]:
+            certain[i, j] = ((low[last, theirs] <= mine[first]) & (mine[last] <= high[first, theirs])).all()
+    return possible, certain
+
+
+class _ColumnSearch:
+    """Depth first: the gold column with the fewest partners first, its likeliest partner first."""
+
+    def __init__(self, cells: Cells, possible: Flags, certain: Flags) -> None:
+        self.cells = cells
+        self.certain = certain
+        self.partners = [self._likeliest_first(i, np.flatnonzero(row)) for i, row in enumerate(possible)]
+        self.order = sorted(range(len(possible)), key=lambda i: (len(self.partners[i]), certain[i].sum()))
+        self.tests_left: float = np.inf
+
+    def _likeliest_first(self, i: int, partners: Indices) -> list[int]:
+        """By how far apart their values are in sorted order."""
+        gold = np.sort(self.cells.gold[:, self.cells.gold_spans[i]], axis=0)
+        distances = {
+            int(j): np.abs(gold - np.sort(self.cells.nearest[:, self.cells.candidate_spans[j]], axis=0)).sum()
+            for j in partners
+        }
+        return sorted(distances, key=distances.__getitem__)
+
+    def run(self, pairs: Pairs) -> bool:
+        stack = [self._choices(0, frozenset(), pairs)]
+        while stack and self.tests_left > 0:
+            step = next(stack[-1], None)
+            if step is None:
+                stack.pop()
+                continue
+            used, left = step
+            if not self._only_certain_left(used):
+                stack.append(self._choices(len(used), used, left))
+                continue
+            self.tests_left -= len(left.gold) + MATCHING_TESTS * left.count
+            if left.pair_off():
+                return True
+            self._dead_end()
+        return False
+
+    def _only_certain_left(self, used: frozenset[int]) -> bool:
+        """Whether the columns left may stand for each other as they like, so that the rows decide."""
+        unused = [j for j in range(len(self.order)) if j not in used]
+        return bool(self.certain[np.ix_(self.order[len(used) :], unused)].all())
+
+    def _dead_end(self) -> None:
+        """From here on the search may be about to try all there is."""
+        self.tests_left = min(self.tests_left, PAIR_TESTS)
+
+    def _choices(self, depth: int, used: frozenset[int], pairs: Pairs) -> Iterator[tuple[frozenset[int], Pairs]]:
+        i = self.order[depth]
+        gold = self.cells.gold[:, self.cells.gold_spans[i]]
+        for j in self.partners[i]:
+            if j in used:
+                continue
+            left = pairs if self.certain[i, j] else self._left(pairs, gold, self.cells.candidate_spans[j])
+            if left is None:
+                self._dead_end()
+            else:
+                yield used | {j}, left
+
+    def _left(self, pairs: Pairs, gold: Codes, span: slice) -> Pairs | None:
+        """The pairs that agree in one more column. None when a row is left alone."""
+        low, high = self.cells.low[:, span], self.cells.high[:, span]
+        sample = pairs.sample()
+        self.tests_left -= len(sample.gold)
+        if not sample.where(gold, low, high).leave_no_sampled_row_alone:
+            return None
+        self.tests_left -= len(pairs.gold)
+        left = pairs.where(gold, low, high)
+        return left if left.leave_nobody_alone else None

@@ -1,4 +1,8 @@
-"""Analyses of statements and plans of golds from a few parser processes; results cached, crashed processes replaced."""
+"""What a few parser processes read of replies, statements and golds: results cached, crashed processes replaced.
+
+Model-written text is read there for two reasons: whatever it does to a reader ends that process alone, and the
+service's own process has one interpreter lock.
+"""
 
 import contextlib
 import json
@@ -9,28 +13,61 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterable, Sequence
-from typing import IO, TypeVar
+from typing import IO, Any, Generic, TypeVar
 
+from services.verifier.extraction import Extraction
 from services.verifier.gold_plan import GoldPlan
 from services.verifier.statement import Analysis, precheck
+from shared.contracts.verifier import FinishReason, Profile
 from shared.settings import REPOSITORY
 
 log = logging.getLogger(__name__)
 
 ANSWER_SECONDS = 20.0
-"""A parser that has not answered a chunk by then is replaced."""
+"""A parser that has not answered a chunk by then is replaced. Long, for a busy machine: what hangs on a text ends
+itself after a second of processor time (see `parser_process`)."""
 
 CHUNK = 32
 """Statements a request: about 5 ms of work."""
 
-CACHED = 20_000
-"""Analyses and plans kept."""
+KEPT_BYTES = 16 * 1024**2
+"""Memory for analyses, and again for plans."""
 
 Answer = TypeVar("Answer")
+
+Reply = tuple[str, FinishReason | None]
 
 
 class ParserCrashed(Exception):
     """The process died or hung on what it was given."""
+
+
+class _Kept(Generic[Answer]):
+    """Answers by text; the oldest make room."""
+
+    def __init__(self) -> None:
+        self._answers: dict[str, Answer] = {}
+        self._bytes = 0
+
+    def among(self, texts: Iterable[str]) -> dict[str, Answer]:
+        """Those that are kept."""
+        return {text: self._answers[text] for text in texts if text in self._answers}
+
+    def add(self, answers: Iterable[tuple[str, Answer]]) -> None:
+        """Keep further ones."""
+        for text, answer in answers:
+            if text not in self._answers:
+                self._answers[text] = answer
+                self._bytes += _entry_bytes(text)
+        while self._bytes > KEPT_BYTES:
+            oldest = next(iter(self._answers))
+            del self._answers[oldest]
+            self._bytes -= _entry_bytes(oldest)
+
+
+def _entry_bytes(text: str) -> int:
+    """Memory, estimated from above: the text, twice where the answer holds it, and the objects around it."""
+    return 2 * len(text) + 500
 
 
 class _Process:
@@ -39,8 +76,21 @@ class _Process:
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
 
-    def ask(self, analyse: Sequence[str], plan: Sequence[str]) -> tuple[list[Analysis], list[GoldPlan]]:
+    def parse(self, analyse: Sequence[str], plan: Sequence[str]) -> tuple[list[Analysis], list[GoldPlan]]:
         """Answers in order. Raises ParserCrashed, after which the next call starts a fresh process."""
+        answer = self._ask({"analyse": analyse, "plan": plan})
+        plans = [
+            GoldPlan(**{**fields, "sort_keys": None if fields["sort_keys"] is None else tuple(fields["sort_keys"])})
+            for fields in answer["plan"]
+        ]
+        return [Analysis(**fields) for fields in answer["analyse"]], plans
+
+    def extract(self, profile: Profile, replies: Sequence[Reply]) -> list[Extraction]:
+        """As `parse`."""
+        answer = self._ask({"profile": profile, "extract": replies})
+        return [Extraction(sql, reason) for sql, reason in answer["extract"]]
+
+    def _ask(self, request: dict[str, Any]) -> dict[str, Any]:
         if self._process is None:
             argv = [sys.executable, "-m", "services.verifier.parser_process"]
             self._process = subprocess.Popen(argv, cwd=REPOSITORY, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
@@ -48,7 +98,7 @@ class _Process:
         if source is None or sink is None:
             raise RuntimeError("parser process without pipes")
         try:
-            source.write(json.dumps({"analyse": analyse, "plan": plan}).encode() + b"\n")
+            source.write(json.dumps(request).encode() + b"\n")
             source.flush()
             line = self._read_line(sink)
         except (BrokenPipeError, TimeoutError) as error:
@@ -57,12 +107,8 @@ class _Process:
         if not line:
             self.close()
             raise ParserCrashed
-        answer = json.loads(line)
-        plans = [
-            GoldPlan(**{**fields, "sort_keys": None if fields["sort_keys"] is None else tuple(fields["sort_keys"])})
-            for fields in answer["plan"]
-        ]
-        return [Analysis(**fields) for fields in answer["analyse"]], plans
+        answer: dict[str, Any] = json.loads(line)
+        return answer
 
     def _read_line(self, sink: IO[bytes]) -> bytes:
         ready, _, _ = select.select([sink], [], [], ANSWER_SECONDS)
@@ -92,8 +138,8 @@ class Parser:
         for process in self._all:
             self._idle.put(process)
         self._lock = threading.Lock()
-        self._analyses: dict[str, Analysis] = {}
-        self._plans: dict[str, GoldPlan] = {}
+        self._analyses: _Kept[Analysis] = _Kept()
+        self._plans: _Kept[GoldPlan] = _Kept()
 
     def parse(self, statements: Iterable[str], golds: Iterable[str]) -> tuple[dict[str, Analysis], dict[str, GoldPlan]]:
         """The analysis of each statement and the plan of each gold, by text."""
@@ -107,8 +153,8 @@ class Parser:
             if (reason := precheck(gold)) is not None:
                 plans[gold] = GoldPlan(gold, error=reason)
         with self._lock:
-            analyses |= {sql: self._analyses[sql] for sql in statements if sql in self._analyses}
-            plans |= {gold: self._plans[gold] for gold in golds if gold in self._plans}
+            analyses |= self._analyses.among(statements)
+            plans |= self._plans.among(golds)
         new_statements = [sql for sql in statements if sql not in analyses]
         new_golds = [gold for gold in golds if gold not in plans]
         for start in range(0, max(len(new_statements), len(new_golds)), CHUNK):
@@ -116,13 +162,37 @@ class Parser:
             self._ask(new_statements[chunk], new_golds[chunk], analyses, plans)
         return analyses, plans
 
+    def extract(self, profile: Profile, replies: Iterable[Reply]) -> dict[Reply, Extraction]:
+        """The extraction from each distinct reply."""
+        distinct = list(dict.fromkeys(replies))
+        found: dict[Reply, Extraction] = {}
+        for start in range(0, len(distinct), CHUNK):
+            self._extract(profile, distinct[start : start + CHUNK], found)
+        return found
+
+    def _extract(self, profile: Profile, replies: list[Reply], found: dict[Reply, Extraction]) -> None:
+        """Fill in the extractions. One that ends the process by itself holds no statement; its neighbours may."""
+        process = self._idle.get()
+        try:
+            found.update(zip(replies, process.extract(profile, replies), strict=True))
+            return
+        except ParserCrashed:
+            log.warning("a reply could not be read, and the parser process was replaced")
+        finally:
+            self._idle.put(process)
+        if len(replies) == 1:
+            found[replies[0]] = Extraction(None, "the reply takes too long to read")
+            return
+        for reply in replies:
+            self._extract(profile, [reply], found)
+
     def _ask(
         self, statements: list[str], golds: list[str], analyses: dict[str, Analysis], plans: dict[str, GoldPlan]
     ) -> None:
         """Fill in the answers. A text that crashes the parser by itself is refused; its neighbours are not."""
         process = self._idle.get()
         try:
-            found, planned = process.ask(statements, golds)
+            found, planned = process.parse(statements, golds)
         except ParserCrashed:
             if len(statements) + len(golds) == 1:
                 log.warning("a statement crashed the parser; refused, and the parser process was replaced")
@@ -142,17 +212,10 @@ class Parser:
         analyses.update(zip(statements, found, strict=True))
         plans.update(zip(golds, planned, strict=True))
         with self._lock:
-            _keep(self._analyses, zip(statements, found, strict=True))
-            _keep(self._plans, zip(golds, planned, strict=True))
+            self._analyses.add(zip(statements, found, strict=True))
+            self._plans.add(zip(golds, planned, strict=True))
 
     def close(self) -> None:
         """End all processes."""
         for process in self._all:
             process.close()
-
-
-def _keep(answers: dict[str, Answer], new: Iterable[tuple[str, Answer]]) -> None:
-    """Add answers; the oldest make room."""
-    answers.update(new)
-    while len(answers) > CACHED:
-        del answers[next(iter(answers))]

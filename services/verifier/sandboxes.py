@@ -7,6 +7,7 @@ import uuid
 
 from services.verifier.execution import Failure, Limits, Outcome, execute
 from services.verifier.metrics import SANDBOX_REBUILDS, SANDBOX_STARTS, SANDBOXES
+from services.verifier.quarantine import Quarantine
 from services.verifier.sandbox.protocol import BundleFaulty, Role, SandboxDriver, SandboxFailed, seed_names
 from services.verifier.sandbox.session import Sessions
 from shared.contracts.verifier import Sandbox
@@ -30,19 +31,40 @@ class RunningSandbox:
         self.data_id = ""
         """Names the rows it holds: what results are cached under."""
         self._driver = driver
+        self._quarantine = Quarantine(driver, bundle)
         self._sessions: Sessions | None = None
         self._closed = False
+        self._first_start = threading.Lock()
         self._starting = threading.Lock()
 
     def start(self) -> None:
-        """Raises BundleFaulty or SandboxFailed."""
-        started = time.perf_counter()
-        self._usable_sessions()
-        self.ready_ms = (time.perf_counter() - started) * 1000
-        SANDBOX_STARTS.observe(self.ready_ms / 1000)
+        """Once; whoever else asks meanwhile waits. Raises BundleFaulty or SandboxFailed."""
+        with self._first_start:
+            if self.started:
+                return
+            started = time.perf_counter()
+            self._usable_sessions()
+            self.ready_ms = (time.perf_counter() - started) * 1000
+            SANDBOX_STARTS.observe(self.ready_ms / 1000)
+
+    @property
+    def started(self) -> bool:
+        """Whether it ever answered a query."""
+        return self.ready_ms > 0
 
     def run(self, role: Role, seed: str, sql: str, limits: Limits) -> Outcome:
-        """Run a statement; an infrastructure failure replaces the cluster on next use."""
+        """Run a statement. One whose cluster failed under it runs once more, on a fresh cluster with the same rows.
+
+        A candidate under which that fails too runs alone.
+        """
+        outcome = self._run_once(role, seed, sql, limits)
+        if outcome.failure is Failure.INFRASTRUCTURE and not self._closed:
+            outcome = self._run_once(role, seed, sql, limits)
+        if outcome.failure is Failure.INFRASTRUCTURE and role is Role.CANDIDATE and not self._closed:
+            outcome = self._quarantine.run(seed, sql, limits)
+        return outcome
+
+    def _run_once(self, role: Role, seed: str, sql: str, limits: Limits) -> Outcome:
         self.used_at = time.monotonic()
         try:
             sessions = self._usable_sessions()
@@ -87,16 +109,25 @@ class RunningSandbox:
         return sessions is not None and sessions.busy
 
     def tend(self) -> None:
-        """Watchdog and idle connections; called every second or so."""
+        """Watchdog, limits of the whole sandbox, dead servers, idle connections; called every second or so."""
+        self._quarantine.tend()
         sessions = self._sessions
-        if sessions is not None:
-            sessions.terminate_overdue()
-            sessions.close_idle()
+        if sessions is None:
+            return
+        if not sessions.cluster.alive():
+            self._discard(sessions)
+            return
+        sessions.terminate_overdue()
+        sessions.close_idle()
+        if sessions.busy and (overuse := sessions.cluster.overuse()):
+            log.warning("sandbox %s is stopped for its use of %s", self.sandbox_id, overuse)
+            self._discard(sessions)
 
     def close(self) -> None:
         """Remove everything. Idempotent."""
         with self._starting:
             self._closed = True
+            self._quarantine.close()
             if self._sessions is not None:
                 self._drop(self._sessions)
 
@@ -122,63 +153,68 @@ class Sandboxes:
         self._limit = limit
         self._ttl_seconds = ttl_seconds
         self._by_id: dict[str, RunningSandbox] = {}
-        self._creating: dict[str, threading.Lock] = {}
         self._guard = threading.Lock()
 
     def create(self, sandbox_id: str | None, run_id: str, bundle: Bundle) -> Sandbox:
         """A sandbox, or the one that this id already names. Raises Conflict, Invalid, TooMany, Unavailable."""
         sandbox_id = sandbox_id or f"sandbox-{uuid.uuid4().hex[:12]}"
         with self._guard:
-            creating = self._creating.setdefault(sandbox_id, threading.Lock())
-        with creating:
-            known = self._by_id.get(sandbox_id)
-            if known is not None:
-                if known.digest != bundle.digest or known.run_id != run_id:
-                    raise Conflict(
-                        f"sandbox {sandbox_id} exists for run {known.run_id} with another bundle or run: "
-                        "delete it first or use another id"
-                    )
-                return known.describe()
-            if len(self._by_id) >= self._limit:
-                raise TooMany(f"{self._limit} sandboxes are alive: delete one, or raise SQLCLIMB_SANDBOX_LIMIT")
-            sandbox = RunningSandbox(sandbox_id, run_id, bundle, self._driver)
-            try:
-                sandbox.start()
-            except BundleFaulty as error:
+            sandbox = self._by_id.get(sandbox_id)
+            if sandbox is None:
+                if len(self._by_id) >= self._limit:
+                    raise TooMany(f"{self._limit} sandboxes are alive: delete one, or raise SQLCLIMB_SANDBOX_LIMIT")
+                sandbox = self._by_id[sandbox_id] = RunningSandbox(sandbox_id, run_id, bundle, self._driver)
+        # While it starts it holds its place, and the same call again waits for it here.
+        if sandbox.digest != bundle.digest or sandbox.run_id != run_id:
+            raise Conflict(
+                f"sandbox {sandbox_id} exists for run {sandbox.run_id} with another bundle or run: "
+                "delete it first or use another id"
+            )
+        try:
+            sandbox.start()
+        except BaseException as error:
+            self._remove(sandbox)
+            if isinstance(error, BundleFaulty):
                 raise Invalid(f"bundle {bundle.name}: {error}. No sandbox was made") from error
-            except SandboxFailed as error:
+            if isinstance(error, SandboxFailed):
                 raise Unavailable(f"{error}. No sandbox was made; try again") from error
-            with self._guard:
-                self._by_id[sandbox_id] = sandbox
-                self._creating.pop(sandbox_id, None)
-            SANDBOXES.set(len(self._by_id))
-            return sandbox.describe()
+            raise
+        SANDBOXES.set(len(self._by_id))
+        return sandbox.describe()
 
     def get(self, sandbox_id: str) -> RunningSandbox:
         """Raises NotFound."""
         sandbox = self._by_id.get(sandbox_id)
-        if sandbox is None:
+        if sandbox is None or not sandbox.started:
             raise NotFound(f"no sandbox {sandbox_id}: it was removed or the verifier restarted; create it again")
         sandbox.used_at = time.monotonic()
         return sandbox
 
     def delete(self, sandbox_id: str) -> None:
         """Unknown ids are no error."""
-        with self._guard:
-            sandbox = self._by_id.pop(sandbox_id, None)
+        sandbox = self._by_id.get(sandbox_id)
         if sandbox is not None:
-            sandbox.close()
+            self._remove(sandbox)
+
+    def _remove(self, sandbox: RunningSandbox) -> None:
+        sandbox.close()
+        with self._guard:
+            if self._by_id.get(sandbox.sandbox_id) is sandbox:
+                del self._by_id[sandbox.sandbox_id]
         SANDBOXES.set(len(self._by_id))
 
     def tend(self) -> None:
-        """Watchdogs, idle connections, and removal of sandboxes unused for longer than the TTL."""
+        """Watchdogs, limits, idle connections; sandboxes unused for longer than the TTL are removed. Never raises."""
         now = time.monotonic()
         for sandbox in list(self._by_id.values()):
-            if now - sandbox.used_at > self._ttl_seconds and not sandbox.busy:
-                log.info("sandbox %s was unused for %.0f s and is removed", sandbox.sandbox_id, self._ttl_seconds)
-                self.delete(sandbox.sandbox_id)
-            else:
-                sandbox.tend()
+            try:
+                if now - sandbox.used_at > self._ttl_seconds and not sandbox.busy:
+                    log.info("sandbox %s was unused for %.0f s and is removed", sandbox.sandbox_id, self._ttl_seconds)
+                    self._remove(sandbox)
+                else:
+                    sandbox.tend()
+            except Exception:  # one sandbox's trouble must not end the watchdog of the others
+                log.exception("sandbox %s could not be tended", sandbox.sandbox_id)
 
     def close(self) -> None:
         """Remove all."""

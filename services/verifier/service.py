@@ -1,26 +1,28 @@
-"""Decides: from requests to verdicts. Blocking; runs on worker threads.
+"""Decides: from requests to verdicts. Blocking; a request runs on its own thread and on free slots (see `lanes`).
 
-A verify request is a batch: statements are parsed together, each gold runs once a seed (cached across sandboxes of one
-bundle), each distinct candidate runs once a seed, and every item gets its verdict in order.
+A verify request is a batch: statements are parsed together, each gold runs once a seed (kept across sandboxes of one
+bundle), each distinct candidate runs once a seed (also when another request is just running it), and every item gets
+its verdict in order.
 """
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
 
 from services.verifier.execution import Failure, Limits, Outcome
-from services.verifier.explanation import first_difference, preview
-from services.verifier.extraction import Extraction, extract
+from services.verifier.explanation import Shown, first_difference, preview
+from services.verifier.extraction import Extraction
 from services.verifier.gold_plan import GoldPlan
-from services.verifier.metrics import GOLD_RESULTS, VERDICTS, VERIFY_SECONDS
-from services.verifier.parser import Parser
-from services.verifier.results import ResultCache
+from services.verifier.lanes import Lane, Slots
+from services.verifier.metrics import PHASE_SECONDS, RESULT_BYTES, RESULTS, STATEMENTS_WAITING, VERDICTS, Phase
+from services.verifier.parser import Parser, Reply
+from services.verifier.profiles import RULES, Rules
+from services.verifier.results import Results, Source
 from services.verifier.sandbox.protocol import MAIN_SEED, Role
 from services.verifier.sandboxes import RunningSandbox
 from services.verifier.signature import all_null, signature
 from services.verifier.statement import Analysis
-from services.verifier.verdicts import GoldResult, Judgement, gold_result, judge, reward
+from services.verifier.verdicts import GoldResult, Judgement, gold_result, judge
 from shared.contracts.verifier import (
     ExecutedStatement,
     ExecuteRequest,
@@ -35,13 +37,15 @@ from shared.contracts.verifier import (
     VerifyResponse,
 )
 
-Task = TypeVar("Task")
-Done = TypeVar("Done")
+LONGEST_REPLY = 512 * 1024
+"""Characters, some 128,000 tokens; a longer one is not read."""
 
-NOT_CACHED = frozenset({Failure.INFRASTRUCTURE, Failure.TIMEOUT})
-"""Failures that may not repeat."""
+_TOO_LONG = Extraction(None, f"the reply is longer than {LONGEST_REPLY // 1024} KB")
 
-Case = tuple[str, tuple[str, ...], bool | None]
+Golds = tuple[str, ...]
+"""The acceptable golds of an item."""
+
+Case = tuple[str, Golds, bool | None]
 """What decides a verdict: the statement, the acceptable golds, whether order matters."""
 
 
@@ -51,103 +55,143 @@ class Verifier:
     def __init__(self, parser: Parser, limits: Limits, workers: int, cache_bytes: int) -> None:
         self._parser = parser
         self._limits = limits
-        self._workers = ThreadPoolExecutor(max_workers=workers, thread_name_prefix="statement")
-        self._gold_results = ResultCache(cache_bytes)
-        self._candidate_results = ResultCache(cache_bytes)
+        self._slots = Slots(workers)
+        self._helpers = ThreadPoolExecutor(max_workers=workers, thread_name_prefix="statement")
+        self._share = max(1, workers // 2)
+        self._results = {Role.GOLD: Results(cache_bytes), Role.CANDIDATE: Results(cache_bytes)}
+        STATEMENTS_WAITING.set_function(self._slots.waiting)
+        for role, kept in self._results.items():
+            RESULT_BYTES.labels(role).set_function(kept.size_bytes)
 
     def close(self) -> None:
-        """End the worker threads."""
-        self._workers.shutdown(wait=True, cancel_futures=True)
+        """End the threads."""
+        self._helpers.shutdown(wait=True, cancel_futures=True)
 
-    def _each(self, work: Callable[[Task], Done], tasks: Iterable[Task]) -> dict[Task, Done]:
-        """`work` over distinct tasks on the worker threads."""
-        distinct = list(dict.fromkeys(tasks))
-        return dict(zip(distinct, self._workers.map(work, distinct), strict=True))
+    def lane(self) -> Lane:
+        """For one request: what its caller abandons when it goes away."""
+        return Lane(self._slots, self._helpers, self._share)
 
-    def verify(self, sandbox: RunningSandbox, request: VerifyRequest) -> VerifyResponse:
-        """Verdicts in the order of the items."""
+    def verify(self, sandbox: RunningSandbox, request: VerifyRequest, lane: Lane) -> VerifyResponse:
+        """Verdicts in the order of the items. Raises Abandoned."""
+        lane.raise_if_abandoned()  # it may have waited for its turn
         started = time.perf_counter()
-        extractions = [_extraction(item) for item in request.items]
+        rules = RULES[request.profile]
+        extractions = self._extractions(request)
         analyses, plans = self._parser.parse(
             (found.sql for found in extractions if found.sql is not None),
             (gold for item in request.items for gold in _golds(item)),
         )
+        PHASE_SECONDS[Phase.PARSE].observe(time.perf_counter() - started)
         cases: list[Case | None] = [
             (found.sql, _golds(item), item.order_matters)
             if found.sql is not None and analyses[found.sql].runnable
             else None
             for item, found in zip(request.items, extractions, strict=True)
         ]
-        needed = {gold for case in cases if case is not None for gold in case[1]}
-        golds = self._run_golds(sandbox, [plans[gold] for gold in sorted(needed)])
-        judgements = self._each(
-            lambda case: self._judge(sandbox, case, analyses[case[0]], plans, golds),
-            (case for case in cases if case is not None),
+        runnable = [case for case in cases if case is not None]
+        golds = self._gold_results(sandbox, rules, plans, {(golds, ordered) for _, golds, ordered in runnable}, lane)
+        judgements = lane.map(
+            lambda case: self._judge(sandbox, rules, case[0], analyses[case[0]], golds[case[1], case[2]]), runnable
         )
-        verdicts = []
-        for item, found, case in zip(request.items, extractions, cases, strict=True):
-            if case is None:
-                verdicts.append(_verdict_without_running(item, found, analyses))
-            else:
-                judgement, exec_ms = judgements[case]
-                verdicts.append(_verdict(item, case[0], judgement, exec_ms, analyses[case[0]]))
+        verdicts = [
+            _verdict_without_running(rules, item, found, analyses)
+            if case is None
+            else _verdict(rules, item, case[0], *judgements[case], analyses[case[0]])
+            for item, found, case in zip(request.items, extractions, cases, strict=True)
+        ]
         for verdict in verdicts:
-            VERDICTS.labels(verdict.status).inc()
-        VERIFY_SECONDS.observe(time.perf_counter() - started)
+            VERDICTS[verdict.status].inc()
+        PHASE_SECONDS[Phase.REQUEST].observe(time.perf_counter() - started)
         return VerifyResponse(verdicts=verdicts)
 
-    def _run_golds(self, sandbox: RunningSandbox, plans: list[GoldPlan]) -> dict[tuple[str, str], Outcome]:
-        """Each gold's outcome on each seed, by (SQL as run, seed)."""
-        tasks = [(plan, seed) for plan in plans if plan.error is None for seed in sandbox.seeds]
-        outcomes = self._each(lambda task: self._run_gold(sandbox, *task), tasks)
-        return {(plan.sql, seed): outcome for (plan, seed), outcome in outcomes.items()}
+    def _extractions(self, request: VerifyRequest) -> list[Extraction]:
+        """One an item; a group's duplicates are read once."""
+        replies: list[Reply | None] = [
+            None if item.reply is None else (item.reply, item.finish_reason) for item in request.items
+        ]
+        read = self._parser.extract(
+            request.profile, (reply for reply in replies if reply is not None and len(reply[0]) <= LONGEST_REPLY)
+        )
+        return [
+            Extraction(item.sql, "given as SQL") if reply is None else read.get(reply, _TOO_LONG)
+            for item, reply in zip(request.items, replies, strict=True)
+        ]
 
-    def _run_gold(self, sandbox: RunningSandbox, plan: GoldPlan, seed: str) -> Outcome:
-        key = (sandbox.data_id, seed, plan.sql)
-        cached = None if plan.reads_clock else self._gold_results.get(key)
-        GOLD_RESULTS.labels("miss" if cached is None else "hit").inc()
-        if cached is not None:
-            return cached
-        outcome = sandbox.run(Role.GOLD, seed, plan.sql, self._limits)
-        if not plan.reads_clock and outcome.failure not in NOT_CACHED:
-            self._gold_results.put(key, outcome)
-        return outcome
+    def _gold_results(
+        self,
+        sandbox: RunningSandbox,
+        rules: Rules,
+        plans: Mapping[str, GoldPlan],
+        wanted: set[tuple[Golds, bool | None]],
+        lane: Lane,
+    ) -> dict[tuple[Golds, bool | None], list[dict[str, GoldResult]]]:
+        """Each acceptable gold on each seed, for each list of golds and each wish for order."""
+        outcomes = self._run_golds(sandbox, [plans[gold] for golds, _ in wanted for gold in golds], lane)
+        return {
+            (golds, ordered): [_gold_on_seeds(rules, plans[gold], sandbox.seeds, outcomes, ordered) for gold in golds]
+            for golds, ordered in wanted
+        }
 
-    def _run_candidate(self, sandbox: RunningSandbox, seed: str, sql: str, analysis: Analysis) -> Outcome:
-        key = (sandbox.data_id, seed, sql)
-        cached = None if analysis.reads_clock else self._candidate_results.get(key)
-        if cached is not None:
-            return cached
-        outcome = sandbox.run(Role.CANDIDATE, seed, sql, self._limits)
-        if not analysis.reads_clock and outcome.failure not in NOT_CACHED:
-            self._candidate_results.put(key, outcome)
+    def _run_golds(
+        self, sandbox: RunningSandbox, plans: list[GoldPlan], lane: Lane
+    ) -> dict[tuple[GoldPlan, str], Outcome]:
+        """Each gold's outcome on each seed."""
+        started = time.perf_counter()
+        outcomes: dict[tuple[GoldPlan, str], Outcome] = {}
+        missing = []
+        for task in ((plan, seed) for plan in plans if plan.error is None for seed in sandbox.seeds):
+            plan, seed = task
+            kept = None if plan.reads_clock else self._results[Role.GOLD].kept((sandbox.data_id, seed, plan.sql))
+            if kept is None:
+                missing.append(task)
+            else:
+                outcomes[task] = kept
+                RESULTS[Role.GOLD, Source.HIT].inc()
+        outcomes |= lane.map(
+            lambda task: self._outcome(sandbox, Role.GOLD, task[1], task[0].sql, task[0].reads_clock), missing
+        )
+        PHASE_SECONDS[Phase.GOLD].observe(time.perf_counter() - started)
+        return outcomes
+
+    def _outcome(self, sandbox: RunningSandbox, role: Role, seed: str, sql: str, reads_clock: bool) -> Outcome:
+        data_id = sandbox.data_id
+
+        def run() -> Outcome:
+            outcome = sandbox.run(role, seed, sql, self._limits)
+            PHASE_SECONDS[Phase.EXECUTE].observe(outcome.exec_ms / 1000)
+            return outcome if sandbox.data_id == data_id else _OTHER_ROWS
+
+        if reads_clock:
+            return run()
+        outcome, source = self._results[role].once((data_id, seed, sql), run)
+        RESULTS[role, source].inc()
         return outcome
 
     def _judge(
-        self,
-        sandbox: RunningSandbox,
-        case: Case,
-        analysis: Analysis,
-        plans: dict[str, GoldPlan],
-        outcomes: dict[tuple[str, str], Outcome],
+        self, sandbox: RunningSandbox, rules: Rules, sql: str, analysis: Analysis, golds: list[dict[str, GoldResult]]
     ) -> tuple[Judgement, float | None]:
-        sql, golds, order_matters = case
-        exec_ms: dict[str, float] = {}
+        """The judgement, and the milliseconds the candidate ran on the main seed."""
+        started = time.perf_counter()
+        ran_seconds = 0.0
+        ran: dict[str, Outcome] = {}
 
         def run(seed: str) -> Outcome:
-            outcome = self._run_candidate(sandbox, seed, sql, analysis)
-            exec_ms[seed] = outcome.exec_ms
-            return outcome
+            nonlocal ran_seconds
+            before = time.perf_counter()
+            if seed not in ran:
+                ran[seed] = self._outcome(sandbox, Role.CANDIDATE, seed, sql, analysis.reads_clock)
+            ran_seconds += time.perf_counter() - before
+            return ran[seed]
 
-        results = [_gold_on_seeds(plans[gold], sandbox.seeds, outcomes, order_matters) for gold in golds]
-        judgement = judge(sandbox.seeds, results, run)
-        return judgement, exec_ms.get(MAIN_SEED)
+        judgement = judge(rules, sandbox.seeds, golds, run)
+        PHASE_SECONDS[Phase.COMPARE].observe(time.perf_counter() - started - ran_seconds)
+        return judgement, ran[MAIN_SEED].exec_ms if MAIN_SEED in ran else None
 
-    def execute(self, sandbox: RunningSandbox, request: ExecuteRequest) -> ExecuteResponse:
-        """Each statement on every seed, nothing cached."""
+    def execute(self, sandbox: RunningSandbox, request: ExecuteRequest, lane: Lane) -> ExecuteResponse:
+        """Each statement on every seed, nothing cached. Raises Abandoned."""
         analyses, _ = self._parser.parse(request.statements, ())
         tasks = [(sql, seed) for sql in request.statements if analyses[sql].runnable for seed in sandbox.seeds]
-        executions = self._each(lambda task: self._execute_one(sandbox, task[0], task[1], request.repeat), tasks)
+        executions = lane.map(lambda task: self._execute_one(sandbox, task[0], task[1], request.repeat), tasks)
         results = []
         for sql in request.statements:
             analysis = analyses[sql]
@@ -175,53 +219,65 @@ class Verifier:
             error=None,
         )
 
-    def explain(self, sandbox: RunningSandbox, request: ExplainRequest) -> Explanation:
+    def explain(self, sandbox: RunningSandbox, request: ExplainRequest, lane: Lane) -> Explanation:
         """Both results on the first seed where they differ (else on main), and the first difference."""
-        analyses, plans = self._parser.parse([request.sql], [request.gold])
-        analysis, plan = analyses[request.sql], plans[request.gold]
-        golds = self._run_golds(sandbox, [plan])
-        results = _gold_on_seeds(plan, sandbox.seeds, golds, request.order_matters)
+        rules, texts = RULES[request.profile], _golds(request)
+        analyses, planned = self._parser.parse([request.sql], texts)
+        analysis, plans = analyses[request.sql], [planned[gold] for gold in texts]
+        golds = self._run_golds(sandbox, plans, lane)
+        results = [_gold_on_seeds(rules, plan, sandbox.seeds, golds, request.order_matters) for plan in plans]
         ran: dict[str, Outcome] = {}
 
         def run(seed: str) -> Outcome:
-            ran[seed] = self._run_candidate(sandbox, seed, request.sql, analysis)
+            ran[seed] = self._outcome(sandbox, Role.CANDIDATE, seed, request.sql, analysis.reads_clock)
             return ran[seed]
 
         if analysis.runnable:
-            judgement = judge(sandbox.seeds, [results], run)
+            judgement = judge(rules, sandbox.seeds, results, run)
         else:
             status = Status.REFUSED if analysis.refused else Status.SQL_ERROR
             judgement = Judgement(status, analysis.refused or analysis.syntax_error or "", [])
         seed = judgement.seeds[-1].seed if judgement.seeds and judgement.status is not Status.MATCH else MAIN_SEED
+        plan = plans[judgement.gold]
         failed = Outcome(failure=Failure.SQL_ERROR, reason=plan.error or judgement.reason)
-        gold, candidate = golds.get((plan.sql, seed), failed), ran.get(seed, failed)
+        gold, candidate = golds.get((plan, seed), failed), ran.get(seed, failed)
+        shown = None if candidate.failure else Shown(rules.table(candidate), candidate.texts)
+        table = results[judgement.gold][seed].table
+        expected = None if table is None else Shown(table, gold.texts)
         return Explanation(
             status=judgement.status,
-            difference=first_difference(judgement, seed, results[seed], candidate),
+            difference=first_difference(rules, judgement, expected, shown),
+            gold_index=judgement.gold,
+            seed=seed,
             gold=preview(gold, plan.hidden_columns),
             candidate=preview(candidate, 0),
         )
 
 
-def _golds(item: VerifyItem) -> tuple[str, ...]:
+_OTHER_ROWS = Outcome(
+    failure=Failure.INFRASTRUCTURE, reason="the sandbox was rebuilt with other rows (its seed draws on the clock)"
+)
+
+
+def _golds(item: VerifyItem | ExplainRequest) -> Golds:
     return (item.gold,) if isinstance(item.gold, str) else tuple(item.gold)
 
 
-def _extraction(item: VerifyItem) -> Extraction:
-    if item.sql is not None:
-        return Extraction(item.sql, "given as SQL")
-    return extract(item.reply or "", item.finish_reason)
-
-
 def _gold_on_seeds(
-    plan: GoldPlan, seeds: list[str], outcomes: dict[tuple[str, str], Outcome], order_matters: bool | None
+    rules: Rules,
+    plan: GoldPlan,
+    seeds: list[str],
+    outcomes: Mapping[tuple[GoldPlan, str], Outcome],
+    order_matters: bool | None,
 ) -> dict[str, GoldResult]:
     if plan.error is not None:
         return dict.fromkeys(seeds, GoldResult(None, problem="the gold is not one SELECT that parses"))
-    return {seed: gold_result(plan, outcomes[plan.sql, seed], order_matters) for seed in seeds}
+    return {seed: gold_result(rules, plan, outcomes[plan, seed], order_matters) for seed in seeds}
 
 
-def _verdict_without_running(item: VerifyItem, found: Extraction, analyses: dict[str, Analysis]) -> Verdict:
+def _verdict_without_running(
+    rules: Rules, item: VerifyItem, found: Extraction, analyses: dict[str, Analysis]
+) -> Verdict:
     """No statement, or one that the parser stopped."""
     if found.sql is None:
         status, reason = Status.NO_SQL, found.reason
@@ -229,15 +285,18 @@ def _verdict_without_running(item: VerifyItem, found: Extraction, analyses: dict
         status, reason = Status.REFUSED, f"the statement {refused}"
     else:
         status, reason = Status.SQL_ERROR, analyses[found.sql].syntax_error or "syntax error"
-    return Verdict(item_id=item.item_id, status=status, reward=reward(status, False), sql=found.sql, reason=reason)
+    earned = rules.reward(status, False)
+    return Verdict(item_id=item.item_id, status=status, reward=earned, sql=found.sql, reason=reason)
 
 
-def _verdict(item: VerifyItem, sql: str, judgement: Judgement, exec_ms: float | None, analysis: Analysis) -> Verdict:
+def _verdict(
+    rules: Rules, item: VerifyItem, sql: str, judgement: Judgement, exec_ms: float | None, analysis: Analysis
+) -> Verdict:
     main = next((result for result in judgement.seeds if result.seed == MAIN_SEED), None)
     return Verdict(
         item_id=item.item_id,
         status=judgement.status,
-        reward=reward(judgement.status, analysis.reads_table),
+        reward=rules.reward(judgement.status, analysis.reads_table),
         sql=sql,
         reason=judgement.reason,
         rows=main.rows if main else None,

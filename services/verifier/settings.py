@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import Field, field_validator
 
+from services.verifier.sandbox.local import TOTAL_BYTES
 from shared.settings import DomainSettings, ServiceSettings
 
 LONGEST_FOLDER = 72
@@ -26,6 +27,11 @@ class VerifierSettings(DomainSettings, ServiceSettings):
     sandbox_memory_bytes: int = Field(
         default=256 * 1024**2, ge=192 * 1024**2, description="address space of each Postgres process in a sandbox"
     )
+    sandbox_total_bytes: int = Field(
+        default=TOTAL_BYTES,
+        ge=256 * 1024**2,
+        description="memory and new files of a whole sandbox; one that uses more is killed and rebuilt",
+    )
     sandbox_ttl_seconds: float = Field(default=3600, gt=0, description="an unused sandbox is removed after so long")
     sandbox_limit: int = Field(default=32, ge=1, description="sandboxes alive at once")
     workers: int = Field(
@@ -36,6 +42,10 @@ class VerifierSettings(DomainSettings, ServiceSettings):
     )
     cache_bytes: int = Field(
         default=64 * 1024**2, ge=0, description="memory for results of golds, and again of candidates"
+    )
+    request_bytes: int = Field(default=64 * 1024**2, ge=100_000, description="longest request body; longer ones: 413")
+    queue_items: int = Field(
+        default=16_384, ge=1, description="items accepted and not answered yet; a request over it: 429 with Retry-After"
     )
 
     @field_validator("sandboxes")

@@ -5,12 +5,12 @@ Goes as far with profile `standard` as a hash can: text folded, numbers by value
 
 import hashlib
 from collections.abc import Sequence
-from decimal import Context, Decimal
+from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
 from typing import Any
 
-from services.verifier.values import Value
+from services.verifier.nested import Value
 
-_TWELVE_DIGITS = Context(prec=12)
+_TWELVE_DIGITS = Context(prec=12, Emin=MIN_EMIN, Emax=MAX_EMAX, traps=[])
 """Float noise from another summation order stays below."""
 
 

@@ -11,7 +11,14 @@ from typing import Any
 
 from postgast.native import lib as _libpg_query
 
-from services.verifier.functions import ALLOWED_FUNCTIONS, ALLOWED_NODES, CLOCK_FUNCTIONS, FORBIDDEN_TYPES
+from services.verifier.functions import (
+    ALLOWED_FUNCTIONS,
+    ALLOWED_NODES,
+    CLOCK_FUNCTIONS,
+    FORBIDDEN_TYPES,
+    SYSTEM_COLUMNS,
+    calls_harm,
+)
 
 MAXIMUM_BYTES = 16 * 1024
 """Longest statement that is parsed."""
@@ -95,14 +102,28 @@ _CLOCK_WORDS = frozenset({"now", "today", "yesterday", "tomorrow"})
 """Literals that a cast to a date turns into the current one."""
 
 _UNWRAPPED = {
-    "larg": "SelectStmt",
-    "rarg": "SelectStmt",
-    "typeName": "TypeName",
-    "over": "WindowDef",
-    "intoClause": "IntoClause",
+    **dict.fromkeys(("larg", "rarg"), "SelectStmt"),
+    **dict.fromkeys(("alias", "join_using_alias"), "Alias"),
+    **dict.fromkeys(("arg", "context_item", "expr", "val", "value"), "JsonValueExpr"),
+    **dict.fromkeys(("on_empty", "on_error"), "JsonBehavior"),
+    "boolval": "Boolean",
+    "bsval": "BitString",
     "collClause": "CollateClause",
+    "constructor": "JsonAggConstructor",
+    "cycle_clause": "CTECycleClause",
+    "format": "JsonFormat",
+    "fval": "Float",
+    "intoClause": "IntoClause",
+    "ival": "Integer",
+    "output": "JsonOutput",
+    "over": "WindowDef",
+    "returning": "JsonReturning",
+    "search_clause": "CTESearchClause",
+    "sval": "String",
+    "typeName": "TypeName",
+    "withClause": "WithClause",
 }
-"""Fields whose node comes without its type's name around it."""
+"""Fields whose node comes without its type's name around it. A field that is not here is refused by its own name."""
 
 
 def _nodes(name: str, node: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -110,16 +131,15 @@ def _nodes(name: str, node: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any
     stack: list[tuple[str, Any]] = [(name, node)]
     while stack:
         kind, fields = stack.pop()
-        if kind:
-            yield kind, fields
+        yield kind, fields
         for key, value in fields.items():
             for child in value if isinstance(value, list) else (value,):
-                if not isinstance(child, dict):
+                if not isinstance(child, dict) or not child:
                     continue
                 if _wrapped(child):
                     stack.extend(child.items())
                 else:
-                    stack.append((_UNWRAPPED.get(key, ""), child))
+                    stack.append((_UNWRAPPED.get(key, key), child))
 
 
 def _wrapped(node: dict[str, Any]) -> bool:
@@ -128,6 +148,10 @@ def _wrapped(node: dict[str, Any]) -> bool:
         return False
     ((key, value),) = node.items()
     return key[0].isupper() and isinstance(value, dict)
+
+
+def _names(parts: list[dict[str, Any]]) -> list[str]:
+    return [part["String"]["sval"] for part in parts if "String" in part]
 
 
 def _last_name(names: list[dict[str, Any]]) -> str:
@@ -145,11 +169,10 @@ def _refusal(kind: str, node: dict[str, Any]) -> str | None:
         return _refused_relation(node)
     if kind == "TypeName":
         return _refused_type(node.get("names", []))
+    if kind == "ColumnRef":
+        return _refused_column(_names(node["fields"]))
     if kind == "A_Indirection":
-        for step in node["indirection"]:
-            name = step.get("String", {}).get("sval")
-            if name is not None and name.lower() not in ALLOWED_FUNCTIONS:
-                return f"takes .{name} of an expression, which may call a function"
+        return _refused_column(["", *_names(node["indirection"])])
     if kind in ("A_Expr", "SortBy", "SubLink"):
         operator = node.get("name") or node.get("useOp") or node.get("operName") or []
         if len(operator) > 1:
@@ -167,6 +190,14 @@ def _refused_function(names: list[dict[str, Any]]) -> str | None:
     return None
 
 
+def _refused_column(names: list[str]) -> str | None:
+    """`x.y`, or what is taken of an expression."""
+    if SYSTEM_COLUMNS.intersection(names):
+        return f"reads {'.'.join(filter(None, names))}, which says how a row is stored"
+    called = next((name for name in names[1:] if calls_harm(name)), None)
+    return f"takes .{called} of something, which would call that function" if called else None
+
+
 def _refused_relation(node: dict[str, Any]) -> str | None:
     schema, name = node.get("schemaname", "").lower(), node.get("relname", "").lower()
     if "catalogname" in node or schema.startswith(_SYSTEM_SCHEMAS) or (not schema and name.startswith("pg_")):
@@ -178,6 +209,6 @@ def _refused_type(names: list[dict[str, Any]]) -> str | None:
     if not names:
         return None
     name = _last_name(names)
-    if name in FORBIDDEN_TYPES or name.startswith(("reg", "pg_")):
+    if name in FORBIDDEN_TYPES or name.startswith("pg_"):
         return f"casts to {name}"
     return None

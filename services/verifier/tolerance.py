@@ -1,25 +1,50 @@
-"""When two numbers are the same number: the rule of profile `standard`, in Decimal: half cents fail in floats. Pure."""
+"""When two numbers are the same number, decided in Decimal: half cents fail in floats. Pure."""
 
-from decimal import Context, Decimal
+import math
+from dataclasses import dataclass
+from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
 
-ABSOLUTE = Decimal("0.005")
-"""Half a cent: answers rounded to two decimals match unrounded golds."""
+import numpy as np
+from numpy.typing import NDArray
 
-RELATIVE = Decimal("0.05")
-"""Of the gold: keeps small ratios apart (0.004 is neither 0 nor 0.009)."""
-
-_EXACT = Context(prec=400)
-"""Digits enough to subtract any float8 or numeric that an analyst meets without rounding."""
-
-
-def bounds(gold: Decimal) -> tuple[Decimal, Decimal]:
-    """The closed interval of numbers that equal `gold`. Both ends grow with `gold`: sorted matching relies on it."""
-    reach = min(ABSOLUTE, _EXACT.multiply(RELATIVE, gold.copy_abs()))
-    # A number longer than the context would be rounded away from itself.
-    return min(gold, _EXACT.subtract(gold, reach)), max(gold, _EXACT.add(gold, reach))
+_EXACT = Context(prec=400, Emin=MIN_EMIN, Emax=MAX_EMAX, traps=[])
+"""Digits enough to subtract any float8 or numeric that an analyst meets without rounding; no number raises."""
 
 
-def close(gold: Decimal, candidate: Decimal) -> bool:
-    """`|a-b| <= 0.005 and |a-b| <= 0.05*|gold|`, or equality."""
-    low, high = bounds(gold)
-    return low <= candidate <= high
+@dataclass(frozen=True)
+class Tolerance:
+    """`|gold - candidate|` may reach both `absolute` and `relative` times `|gold|`."""
+
+    absolute: Decimal
+    relative: Decimal
+
+    def lower(self, gold: Decimal) -> Decimal:
+        """The least number that equals `gold`. Grows with `gold`, as `upper` does: sorting relies on it."""
+        # A number longer than the context would be rounded away from itself.
+        return min(gold, _EXACT.subtract(gold, self._reach(gold)))
+
+    def upper(self, gold: Decimal) -> Decimal:
+        """The greatest number that equals `gold`."""
+        return max(gold, _EXACT.add(gold, self._reach(gold)))
+
+    def _reach(self, gold: Decimal) -> Decimal:
+        return min(self.absolute, _EXACT.multiply(self.relative, gold.copy_abs()))
+
+    def close(self, gold: Decimal, candidate: Decimal) -> bool:
+        """Whether `candidate` equals `gold`."""
+        return self.lower(gold) <= candidate <= self.upper(gold)
+
+    def float_bounds(self, gold: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """`lower` and `upper` of ascending numbers, but for float rounding; ascending as well."""
+        reach = np.minimum(float(self.absolute), float(self.relative) * np.abs(gold))
+        return np.maximum.accumulate(gold - reach), np.maximum.accumulate(gold + reach)
+
+
+HALF_CENT = Tolerance(absolute=Decimal("0.005"), relative=Decimal("0.05"))
+"""Answers rounded to two decimals match unrounded golds; small ratios stay apart (0.004 is neither 0 nor 0.009)."""
+
+FLOAT_NOISE = Tolerance(absolute=Decimal(math.inf), relative=Decimal("1e-6"))
+"""What another order of summation does to a float8 (and float4's own precision)."""
+
+EXACT = Tolerance(absolute=Decimal(0), relative=Decimal(0))
+"""Equal by value: 1.5 is 1.50."""

@@ -1,21 +1,18 @@
-"""What Postgres sends (text format) to values that compare: the normalisation of profile `standard`. Pure.
+"""What Postgres sends (text format) to values that compare, type by type. Pure.
 
-NULL is None, a finite number is a Decimal, text is a stripped and case-folded str; everything else is a tuple that
-begins with its kind, so that no two kinds are ever equal. Relies on the session's pinned settings: ISO dates, ISO 8601
-intervals, UTC, hex bytea.
+NULL is None, a finite number is a Decimal, text is a str; everything else is a tuple that begins with its kind, so that
+no two kinds are ever equal. Relies on the session's pinned settings: ISO dates, ISO 8601 intervals, UTC, hex bytea.
 """
 
 import functools
-import json
 import re
-from collections.abc import Callable
+from collections.abc import Sequence
 from decimal import Decimal
-from typing import Any
+from typing import NamedTuple
 
 from psycopg.postgres import types as _builtin_types
 
-Value = None | Decimal | str | tuple[Any, ...]
-Decoder = Callable[[str], Value]
+from services.verifier.nested import Decoder, Value, array, json_value, multirange, range_value
 
 _MICROSECONDS_A_DAY = 86_400_000_000
 _DAYS_A_MONTH = 30
@@ -31,8 +28,18 @@ _INTERVAL = re.compile(
 )
 
 
-def _text(raw: str) -> Value:
+def folded_text(raw: str) -> Value:
+    """Blanks around it and its case do not count."""
     return raw.strip().casefold()
+
+
+def exact_text(raw: str) -> Value:
+    """Every character counts."""
+    return raw
+
+
+def _padded(raw: str) -> Value:
+    return raw.rstrip(" ")  # char(n): Postgres itself does not count its padding
 
 
 def _bool(raw: str) -> Value:
@@ -87,78 +94,30 @@ def _time(raw: str) -> Value:
     return ("time", clock * 1_000_000 + int((fraction or "").ljust(6, "0")))
 
 
-def _interval(raw: str) -> Value:
+class IntervalParts(NamedTuple):
+    """An interval as Postgres keeps it; parts may differ in sign."""
+
+    years: int
+    months: int
+    days: int
+    seconds: Decimal
+
+
+def interval_parts(raw: str) -> IntervalParts | None:
+    """From ISO 8601 (`P1Y2M3DT4H5M6.7S`); None for infinity."""
     found = _INTERVAL.fullmatch(raw)
     if found is None:
-        return ("interval", raw)
+        return None
     years, months, weeks, days, hours, minutes = (int(part or 0) for part in found.groups()[:6])
-    total_days = (years * 12 + months) * _DAYS_A_MONTH + weeks * 7 + days
-    clock = hours * 3600 + minutes * 60 + Decimal(found[7] or 0)
-    return ("interval", total_days * _MICROSECONDS_A_DAY + int(clock * 1_000_000))
+    return IntervalParts(years, months, weeks * 7 + days, hours * 3600 + minutes * 60 + Decimal(found[7] or 0))
 
 
-def _frozen_json(value: Any) -> Any:
-    if isinstance(value, dict):
-        return ("object", tuple(sorted((key, _frozen_json(item)) for key, item in value.items())))
-    if isinstance(value, list):
-        return ("list", tuple(_frozen_json(item) for item in value))
-    return ("bool", value) if isinstance(value, bool) else value
-
-
-def _json(raw: str) -> Value:
-    try:
-        loaded = json.loads(raw, parse_int=Decimal, parse_float=Decimal)
-        return ("json", _frozen_json(loaded))
-    except (ValueError, RecursionError):  # deeper than Python's parser goes: compare the text
-        return ("json", raw)
-
-
-_RANGE_BOUND = re.compile(r'"((?:[^"\\]|\\.|"")*)"|([^,\[\]()"]*)')
-
-
-def _range(raw: str, element: Decoder) -> Value:
-    """`[1,10)`, `empty`, `("a b",]`: bracket kinds and bounds by value."""
-    if raw == "empty":
-        return ("range", "empty")
-    lower = _RANGE_BOUND.match(raw, 1)
-    upper = _RANGE_BOUND.match(raw, lower.end() + 1) if lower else None
-    if lower is None or upper is None:
-        return ("range", raw)
-    return ("range", raw[0], _bound(lower, element), _bound(upper, element), raw[-1])
-
-
-def _bound(found: re.Match[str], element: Decoder) -> Value:
-    if found[1] is not None:
-        return element(re.sub(r'\\(.)|"(")', r"\1\2", found[1]))
-    return element(found[2]) if found[2] else None
-
-
-def _multirange(raw: str, element: Decoder) -> Value:
-    parts = re.findall(r'[\[(](?:"(?:[^"\\]|\\.|"")*"|[^"\])])*[\])]', raw)
-    return ("multirange", tuple(_range(part, element) for part in parts))
-
-
-_ARRAY_TOKEN = re.compile(r'"((?:[^"\\]|\\.)*)"|([{},])|([^{},"]+)')
-
-
-def _array(raw: str, element: Decoder) -> Value:
-    """`{1,NULL,"a,b"}`, nested, with or without dimensions in front; elements by value."""
-    body = raw[raw.index("={") + 1 :] if raw.startswith("[") else raw
-    stack: list[list[Any]] = [[]]
-    for quoted, mark, bare in _ARRAY_TOKEN.findall(body):
-        if mark == "{":
-            stack.append([])
-        elif mark == "}":
-            finished = tuple(stack.pop())
-            stack[-1].append(("array", finished))
-        elif mark == ",":
-            continue
-        elif bare == "NULL":
-            stack[-1].append(None)
-        else:
-            stack[-1].append(element(bare or re.sub(r"\\(.)", r"\1", quoted)))
-    whole: Value = stack[0][0]
-    return whole
+def _interval(raw: str) -> Value:
+    parts = interval_parts(raw)
+    if parts is None:
+        return ("interval", raw)
+    days = (parts.years * 12 + parts.months) * _DAYS_A_MONTH + parts.days
+    return ("interval", days * _MICROSECONDS_A_DAY + int(parts.seconds * 1_000_000))
 
 
 _BY_TYPE: dict[str, Decoder] = {
@@ -170,8 +129,6 @@ _BY_TYPE: dict[str, Decoder] = {
     "time": _time,
     "timetz": _time,
     "interval": _interval,
-    "json": _json,
-    "jsonb": _json,
     "money": _money,
     **dict.fromkeys(("int2", "int4", "int8", "oid", "float4", "float8", "numeric"), _number),
 }
@@ -183,26 +140,42 @@ _RANGES = {
     "tsrange": _instant,
     "tstzrange": _instant,
 }
+_FLOATS = ("float4", "float8")
 
 
 @functools.cache
-def decoder(oid: int) -> Decoder:
-    """How a type's text becomes a value. Types this module does not know (enums, uuid, inet, …) compare as text."""
+def decoder(oid: int, text: Decoder = folded_text) -> Decoder:
+    """How a type's text becomes a value; `text` is the rule for text wherever it stands, also in arrays and JSON.
+
+    Types this module does not know (enums, uuid, inet, records, …) compare as text. A domain arrives as its base type.
+    """
     info = _builtin_types.get(oid)
     if info is None:
-        return _text
+        return text
     if info.array_oid == oid:
-        return functools.partial(_array, element=decoder(info.oid))
+        return functools.partial(array, element=decoder(info.oid, text))
+    if info.name in ("json", "jsonb"):
+        return functools.partial(json_value, text=text)
+    if info.name == "bpchar" and text is exact_text:
+        return _padded
     if (element := _RANGES.get(info.name)) is not None:
-        return functools.partial(_range, element=element)
+        return functools.partial(range_value, element=element)
     if (element := _RANGES.get(info.name.replace("multirange", "range"))) is not None:
-        return functools.partial(_multirange, element=element)
-    return _BY_TYPE.get(info.name, _text)
+        return functools.partial(multirange, element=element)
+    return _BY_TYPE.get(info.name, text)
 
 
-def decode_rows(rows: list[tuple[str | None, ...]], oids: list[int]) -> list[tuple[Value, ...]]:
+def is_float(oid: int) -> bool:
+    """Whether a type holds float4 or float8, whose last digits depend on the order of summation."""
+    info = _builtin_types.get(oid)
+    return info is not None and info.name in _FLOATS
+
+
+def decode_rows(
+    rows: Sequence[tuple[str | None, ...]], oids: Sequence[int], text: Decoder = folded_text
+) -> list[tuple[Value, ...]]:
     """Rows of Postgres' text (n rows × len(oids) columns) to rows of values."""
-    decoders = [decoder(oid) for oid in oids]
+    decoders = [decoder(oid, text) for oid in oids]
     return [
         tuple(None if raw is None else decode(raw) for decode, raw in zip(decoders, row, strict=True)) for row in rows
     ]

@@ -1,6 +1,6 @@
 """What every client does alike: the bearer token, retries of unreachable servers, problems raised as exceptions."""
 
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -26,6 +26,21 @@ class ServiceProblem(Exception):
 
 class ServiceUnreachable(Exception):
     """No usable answer: connection refused or cut, or a timeout. The call may be repeated (ids make it idempotent)."""
+
+
+class _Busy(Exception):
+    """The service asks to repeat the call a little later."""
+
+    def __init__(self, response: httpx.Response) -> None:
+        super().__init__(response.status_code)
+        self.response = response
+
+
+def _again(error: Exception) -> bool | float:
+    """Whether a call is repeated, or after how many seconds."""
+    if isinstance(error, _Busy):
+        return float(error.response.headers["retry-after"])
+    return isinstance(error, httpx.TransportError)
 
 
 class ServiceClient:
@@ -56,7 +71,7 @@ class ServiceClient:
             response = await self._http.get("/readyz")
             return Readiness.model_validate_json(response.content)
         except (httpx.TransportError, ValidationError) as error:
-            raise self._unreachable(error) from error
+            raise self.unreachable(error) from error
 
     async def call(
         self,
@@ -73,19 +88,43 @@ class ServiceClient:
     async def send(
         self, method: str, path: str, body: BaseModel | None = None, params: Mapping[str, Any] | None = None
     ) -> httpx.Response:
-        """As `call`, the raw response."""
+        """As `call`, the raw response. A service that says 429 with Retry-After is asked again after that time."""
         content = None if body is None else body.model_dump_json(exclude_none=True)
         headers = {} if content is None else {"content-type": "application/json"}
         try:
-            async for attempt in stamina.retry_context(on=httpx.TransportError, attempts=UNREACHABLE_ATTEMPTS):
+            async for attempt in stamina.retry_context(on=_again, attempts=UNREACHABLE_ATTEMPTS):
                 with attempt:
                     response = await self._http.request(method, path, content=content, headers=headers, params=params)
+                    if response.status_code == 429 and response.headers.get("retry-after", "").isdigit():
+                        raise _Busy(response)
         except httpx.TransportError as error:
-            raise self._unreachable(error) from error
+            raise self.unreachable(error) from error
+        except _Busy as busy:
+            response = busy.response
         raise_for_problem(response)
         return response
 
-    def _unreachable(self, error: Exception) -> ServiceUnreachable:
+    async def lines(self, method: str, path: str, body: BaseModel | None = None) -> AsyncIterator[bytes]:
+        """The lines of an NDJSON answer as they come, however long they take.
+
+        Raises ServiceProblem, and httpx.TransportError when the stream is cut. Not repeated.
+        """
+        content = None if body is None else body.model_dump_json()
+        headers = {} if content is None else {"content-type": "application/json"}
+        timeout = httpx.Timeout(None, connect=5.0)
+        async with self._http.stream(method, path, content=content, headers=headers, timeout=timeout) as response:
+            if response.status_code >= 400:
+                await response.aread()
+            raise_for_problem(response)
+            rest = b""
+            async for chunk in response.aiter_bytes():  # `aiter_lines` also splits at U+0085 and such inside a reply
+                *lines, rest = (rest + chunk).split(b"\n")
+                for line in lines:
+                    if line:
+                        yield line
+
+    def unreachable(self, error: Exception) -> ServiceUnreachable:
+        """What to raise when no usable answer came."""
         return ServiceUnreachable(
             f"{self.service} at {self.url} gave no answer ({type(error).__name__}): is it up? `sqlclimb status` tells"
         )

@@ -55,7 +55,7 @@ def start_verifier(folder: Path, **settings: str) -> VerifierProcess:
     tokens_file = folder / "tokens.json"
     if not tokens_file.exists():
         write_tokens(tokens_file, {"service": [Scope.GOLD], "sampler": [Scope.SAMPLE]})
-    port = free_port()
+    port = settings.get("port") or free_port()
     environment = {
         **os.environ,
         "SQLCLIMB_PORT": str(port),

@@ -1,5 +1,6 @@
 """The given golds, read where they lie (`/work/shared/data`): other people's schemas, seeds and queries."""
 
+import itertools
 import json
 import re
 from pathlib import Path
@@ -15,22 +16,37 @@ needs_reference_data = pytest.mark.skipif(
 )
 
 
-def first_variant(gold: str) -> str:
-    """The first of the `;` alternatives, with all optional `{a, b}` columns; `{}` repeats them."""
-    text = gold.split(";")[0]
+def alternatives(gold: str) -> list[list[str]]:
+    """For each of the `;` alternatives its variants: every choice of the optional `{a, b}` columns, all of them first.
+
+    `{}` repeats the chosen ones.
+    """
+    return [_variants(text.strip()) for text in gold.split(";") if text.strip()]
+
+
+def _variants(text: str) -> list[str]:
     optional = re.search(r"\{([^}]+)\}", text)
     if optional is None:
-        return text
-    return text.replace(optional[0], optional[1]).replace("{}", optional[1])
+        return [text]
+    columns = [column.strip() for column in optional[1].split(",")]
+    choices = [
+        ", ".join(chosen) for count in range(len(columns), 0, -1) for chosen in itertools.combinations(columns, count)
+    ]
+    return [text.replace(optional[0], chosen).replace("{}", chosen) for chosen in choices]
+
+
+def defog_alternatives() -> dict[str, list[list[list[str]]]]:
+    """Database name to its golds, each as `alternatives`."""
+    golds: dict[str, list[list[list[str]]]] = {}
+    for line in (FOLDER / "defog" / "golds.jsonl").read_text().splitlines():
+        row = json.loads(line)
+        golds.setdefault(row["db"], []).append(alternatives(row["gold"]))
+    return golds
 
 
 def defog_golds() -> dict[str, list[str]]:
-    """Database name to its golds, first variants."""
-    golds: dict[str, list[str]] = {}
-    for line in (FOLDER / "defog" / "golds.jsonl").read_text().splitlines():
-        row = json.loads(line)
-        golds.setdefault(row["db"], []).append(first_variant(row["gold"]))
-    return golds
+    """Database name to its golds, the first variant of each."""
+    return {name: [gold[0][0] for gold in golds] for name, golds in defog_alternatives().items()}
 
 
 def defog_bundle(name: str) -> BundleSource:

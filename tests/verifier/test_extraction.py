@@ -1,87 +1,114 @@
-"""Replies to statements, as design section 4 says."""
+"""Replies to statements, as design section 4 says: the table in replies.txt, and replies made to take long."""
+
+import re
+import time
+from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from services.verifier.extraction import extract
+from services.verifier.profiles.recipe import extract as recipe_extract
 from shared.contracts.verifier import FinishReason
 
-FOUND = {
-    "bare": ("SELECT a FROM t", "SELECT a FROM t"),
-    "bare, lower case": ("select a from t", "select a from t"),
-    "bare with semicolon": ("SELECT a FROM t;", "SELECT a FROM t;"),
-    "CTE": ("WITH x AS (SELECT 1) SELECT * FROM x", "WITH x AS (SELECT 1) SELECT * FROM x"),
-    "recursive CTE": (
-        "WITH RECURSIVE x(n) AS (SELECT 1) SELECT n FROM x",
-        "WITH RECURSIVE x(n) AS (SELECT 1) SELECT n FROM x",
-    ),
-    "parentheses": ("(SELECT a FROM t) UNION (SELECT b FROM u)", "(SELECT a FROM t) UNION (SELECT b FROM u)"),
-    "fence": ("```sql\nSELECT 1\n```", "SELECT 1"),
-    "fence without a language": ("```\nSELECT 1\n```", "SELECT 1"),
-    "fence in one line": ("```sql SELECT 1```", "SELECT 1"),
-    "fence in one line without a language": ("```SELECT 1```", "SELECT 1"),
-    "fence of tildes": ("~~~sql\nSELECT 1\n~~~", "SELECT 1"),
-    "fence of four": ("````sql\nSELECT '```'\n````", "SELECT '```'"),
-    "keyword alone on the fence's line": ("```SELECT\n a FROM t\n```", "SELECT\n a FROM t"),
-    "last fence wins": ("```sql\nSELECT 1\n```\nor better\n```sql\nSELECT 2\n```", "SELECT 2"),
-    "fence beats later prose": ("```sql\nSELECT 1\n```\nI SELECT the rows; done", "SELECT 1"),
-    "unclosed fence of a finished reply": ("Here:\n```sql\nSELECT 1", "SELECT 1"),
-    "prose in front": ("The answer is: SELECT a FROM t;", "SELECT a FROM t;"),
-    "prose on the line before": ("Sure!\nselect a from t", "select a from t"),
-    "prose after a semicolon": ("SELECT a FROM t; That's it, with care.", "SELECT a FROM t;"),
-    "prose after a blank line": ("SELECT a FROM t\n\nThis returns the rows.", "SELECT a FROM t"),
-    "blank line inside": ("SELECT a\n\nFROM t\n\nWHERE b", "SELECT a\n\nFROM t\n\nWHERE b"),
-    "blank line inside parentheses": ("SELECT (a\n\n+ b) FROM t", "SELECT (a\n\n+ b) FROM t"),
-    "semicolon in a string": ("SELECT ';' FROM t; thanks", "SELECT ';' FROM t;"),
-    "semicolon in a comment": ("SELECT 1 -- no; really\n FROM t; thanks", "SELECT 1 -- no; really\n FROM t;"),
-    "dollar quotes": ("SELECT $q$a;b$q$ FROM t; thanks", "SELECT $q$a;b$q$ FROM t;"),
-    "two bare statements": ("SELECT 1;\nSELECT 2;", "SELECT 2;"),
-    "subquery is not a statement": ("SELECT a FROM (SELECT b FROM t) x", "SELECT a FROM (SELECT b FROM t) x"),
-    "union stays whole": ("SELECT 1\nUNION\nSELECT 2", "SELECT 1\nUNION\nSELECT 2"),
-    "with as a prose word": ("SELECT a FROM t;\nWith this query you get a.", "SELECT a FROM t;"),
-    "comment in front": ("-- all of them\nSELECT a FROM t", "SELECT a FROM t"),
-    "closed thinking": ("<think>SELECT 1;</think>SELECT 2", "SELECT 2"),
-    "thinking opened by the template": ("maybe SELECT 1;\n</think>\nSELECT 2", "SELECT 2"),
-    "fence inside thinking": ("<think>```sql\nSELECT 1\n```</think>\n```sql\nSELECT 2\n```", "SELECT 2"),
-    "quote block": ("> SELECT a FROM t", "SELECT a FROM t"),
-    "other language": ("La requête est :\n```sql\nSELECT nom FROM clients\n```\nVoilà.", "SELECT nom FROM clients"),
-}
-
-NOT_FOUND = [
-    "",
-    "   \n",
-    "I do not know.",
-    "I would select the customers with the highest totals.",
-    "DELETE FROM t",
-    "<think>SELECT 1;",
-    "<think>first</think> hm <think>SELECT 1;",
-    "<think>```sql\nSELECT 1\n```",
-    "```sql\n\n```",
-    "SELECT 1;\n</think>",
-    "| a | b |\n|---|---|\n| 1 | 2 |",
-]
-
-CUT = ["SELECT a FROM", "```sql\nSELECT a FROM t", "```sql\nSELECT 1\n```\nbetter:\n```sql\nSELECT 2"]
+REPLIES = Path(__file__).parent / "replies.txt"
 
 
-@pytest.mark.parametrize("reply, sql", FOUND.values(), ids=FOUND.keys())
-def test_statement_is_found(reply: str, sql: str) -> None:
-    assert extract(reply, FinishReason.STOP).sql == sql
+@dataclass(frozen=True)
+class Case:
+    """`sql` or, when there is none, a word of the reason."""
+
+    title: str
+    reply: str
+    finish_reason: FinishReason
+    sql: str | None
+    reason: str
 
 
-@pytest.mark.parametrize("reply", NOT_FOUND)
-def test_no_statement_is_found(reply: str) -> None:
-    found = extract(reply, FinishReason.STOP)
-    assert found.sql is None
-    assert found.reason
+def read_case(block: str) -> Case:
+    title, rest = block.split("\n", 1)
+    reply, answer = re.split(r"^>>> ", rest, flags=re.MULTILINE)
+    sql = answer.split("\n# ---", 1)[0].removeprefix("sql\n").strip() if answer.startswith("sql\n") else None
+    reason = "" if sql is not None else answer.removeprefix("none: ").split("\n", 1)[0]
+    cut = title.endswith(" [length]")
+    return Case(title, reply.removesuffix("\n"), FinishReason.LENGTH if cut else FinishReason.STOP, sql, reason)
 
 
-@pytest.mark.parametrize("reply", CUT)
-def test_a_statement_that_the_budget_cut_is_none(reply: str) -> None:
-    assert extract(reply, FinishReason.STOP).sql is not None
-    assert extract(reply, FinishReason.LENGTH).sql is None
-    assert extract(reply, FinishReason.ABORT).sql is None
+CASES = [read_case(block) for block in re.split(r"^=== ", REPLIES.read_text(), flags=re.MULTILINE)[1:]]
 
 
-def test_a_finished_statement_counts_although_the_prose_after_it_was_cut() -> None:
-    assert extract("```sql\nSELECT 1\n```\nThis query ret", FinishReason.LENGTH).sql == "SELECT 1"
-    assert extract("SELECT 1; This query ret", FinishReason.LENGTH).sql == "SELECT 1;"
+def test_the_table_is_as_long_as_promised() -> None:
+    assert len(CASES) >= 100
+    assert len({case.title for case in CASES}) == len(CASES)
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case.title for case in CASES])
+def test_reply(case: Case) -> None:
+    found = extract(case.reply, case.finish_reason)
+    assert found.sql == case.sql
+    assert case.reason in found.reason
+    windows = extract(case.reply.replace("\n", "\r\n"), case.finish_reason)
+    assert windows == found
+
+
+@pytest.mark.parametrize("reply", ["", "   \n", "\n\n"])
+def test_an_empty_reply_holds_no_statement(reply: str) -> None:
+    assert extract(reply) == extract(reply, FinishReason.ABORT)
+    assert (extract(reply).sql, extract(reply).reason) == (None, "the reply is empty")
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case.finish_reason is FinishReason.LENGTH])
+def test_an_aborted_reply_counts_as_cut(case: Case) -> None:
+    assert extract(case.reply, FinishReason.ABORT) == extract(case.reply, FinishReason.LENGTH)
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case.finish_reason is FinishReason.STOP])
+def test_a_draft_in_reasoning_that_never_ends_earns_nothing(case: Case) -> None:
+    assert extract("<think>" + re.sub("think>", "", case.reply, flags=re.IGNORECASE)).sql is None
+
+
+HOSTILE = [
+    "(", "`", "```", "```\n", "```sql\n", "~~~\n", "/*", "*/", "/* ", "--", "'", '"', "$", "$$", "$a$", "$a", "\n",
+    " ", "\n ", " \n", "\\", "E'\\", "WITH a AS", "WITH a AS (", "WITH ", 'WITH "', "WITH a (", "SELECT", "SELECT ",
+    "select;", "SELECT 1;\n", "SELECT 1\n", "select 1\n\n", "SELECT the ", "(SELECT ", "SELECT (", "<think>",
+    "</think>", "'<think>", "<think>'", "'<think>'", "<think></think>", "> ", "- ", "1. ", ": ", "|", "|\n",
+    "EXPLAIN ", "EXPLAIN\n", "CREATE TEMP ", "CREATE TEMP TEMP ", "INSERT INTO ", "COPY", "`SELECT ", "“SELECT ",
+    "a.", "The a ", "\nThe", "````", "`SELECT`", "> ```\n", "-- SELECT\n", "SELECT '", "SELECT $a$",
+    "UNION\nSELECT ", "x", "é", "\u3000", "\r\n", "\r", "<", "<think", "SELECT(",
+]  # fmt: skip
+"""Repeated; a step that is not linear needs minutes for a megabyte of one of them."""
+
+
+def seconds(reply: str) -> float:
+    started = time.process_time()
+    extract(reply, FinishReason.STOP)
+    recipe_extract(reply, FinishReason.STOP)
+    return time.process_time() - started
+
+
+@pytest.mark.parametrize("piece", ["(", "`", "/*", "WITH a AS"])
+def test_a_hundred_thousand_repetitions_are_read_in_time(piece: str) -> None:
+    assert seconds(piece * 100_000) < 5
+
+
+def test_no_repetition_takes_more_than_linear_time() -> None:
+    for piece in HOSTILE:
+        for beginning in ("", "```sql\n", "SELECT "):
+            assert seconds(beginning + piece * (20_000 // len(piece))) < 1, (piece, beginning)
+
+
+pieces = st.sampled_from(
+    [*HOSTILE, "SELECT a FROM t", "sql\n", "FROM t", ";", ")", "AS (", " it's ", "’", "”", "```\n"]
+)
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(pieces, max_size=8).map("".join), st.sampled_from(FinishReason))
+def test_any_mixture_gives_a_part_of_the_reply_or_nothing(reply: str, finish_reason: FinishReason) -> None:
+    found = extract(reply, finish_reason)
+    if found.sql is not None:
+        assert found.sql == found.sql.strip() != ""
+        plain = reply.replace("\r\n", "\n")
+        assert all(line.strip() in plain for line in found.sql.split("\n"))

@@ -1,10 +1,12 @@
 """The parse allowlist and the plans of golds."""
 
+import postgast
 import pytest
 
-from services.verifier.gold_plan import plan_gold, tie_groups
+from services.verifier.functions import ALLOWED_NODES
+from services.verifier.gold_plan import plan_gold
 from services.verifier.parser import Parser
-from services.verifier.statement import MAXIMUM_BYTES, analyse, precheck
+from services.verifier.statement import MAXIMUM_BYTES, _nodes, _refusal, analyse, precheck
 
 ALLOWED = [
     "SELECT a, sum(b) OVER (PARTITION BY c ORDER BY d) FROM t JOIN u USING (a) WHERE EXISTS (SELECT 1 FROM v)",
@@ -20,6 +22,14 @@ ALLOWED = [
     "SELECT DISTINCT ON (a) a, t.* FROM t ORDER BY a, b",
     "SELECT * FROM generate_series(date '2024-01-01', date '2024-02-01', interval '1 day') AS g(d), t",
     "TABLE t",
+    "SELECT (jsonb_each(d)).key, (t.address).city, t.lo_revenue, t.pg_rating, t.has_discount, t.version FROM t",
+    "SELECT a::region, 'north'::public.region, b::registration_status[] FROM t",
+    "SELECT json_value(a, '$.b' RETURNING int DEFAULT 0 ON EMPTY), json_exists(a, '$.c'), a IS JSON OBJECT FROM t",
+    "SELECT json_object('a': b RETURNING jsonb), json_arrayagg(a ORDER BY b), json_objectagg(a: b) FROM t",
+    "WITH RECURSIVE s AS (SELECT 1 AS a FROM t UNION ALL SELECT a + 1 FROM s) SEARCH DEPTH FIRST BY a SET o "
+    "CYCLE a SET c USING p SELECT * FROM s",
+    "SELECT x.a, f.* FROM jsonb_to_recordset('[]') AS x(a int, b text), t AS f (a, b) JOIN u USING (a) AS k",
+    "SELECT 0, 1.5, true, false, NULL, b'01', x'1f', E'\\n', a COLLATE \"C\", a[1:2] FROM t",
 ]
 
 REFUSED = [
@@ -42,6 +52,14 @@ REFUSED = [
     "SELECT set_config('statement_timeout', '0', false)",
     "SELECT public.sum(a) FROM t",
     "SELECT (t.a).pg_sleep FROM t",
+    "SELECT g.pg_sleep FROM abs(1::float8) g",
+    "SELECT a.b.c.pg_sleep FROM t",
+    "SELECT t.a FROM t ORDER BY t.nextval",
+    "SELECT ctid FROM t",
+    "SELECT t.xmin FROM t",
+    "SELECT (t).tableoid FROM t",
+    "SELECT is_normalized('a')",
+    "SELECT a IS NFC NORMALIZED FROM t",
     "SELECT a OPERATOR(public.+) b FROM t",
     "SELECT a FROM t ORDER BY a USING OPERATOR(public.<)",
     "SELECT a::regclass FROM t",
@@ -78,6 +96,31 @@ def test_a_syntax_error_is_no_refusal() -> None:
     analysis = analyse("SELECT FROM WHERE")
     assert analysis.syntax_error is not None
     assert analysis.refused is None
+
+
+NODES = """
+A_ArrayExpr A_Const A_Expr A_Indices A_Indirection A_Star Alias BitString BoolExpr Boolean BooleanTest CTECycleClause
+CTESearchClause CaseExpr CaseWhen CoalesceExpr CollateClause ColumnDef ColumnRef CommonTableExpr Float FuncCall
+GroupingFunc GroupingSet Integer JoinExpr JsonAggConstructor JsonArgument JsonArrayAgg JsonArrayConstructor
+JsonBehavior JsonFormat JsonFuncExpr JsonIsPredicate JsonKeyValue JsonObjectAgg JsonObjectConstructor JsonOutput
+JsonReturning JsonValueExpr List MinMaxExpr NamedArgExpr NullTest RangeFunction RangeSubselect RangeVar RawStmt
+ResTarget RowExpr SQLValueFunction SelectStmt SortBy String SubLink TypeCast TypeName WindowDef WithClause
+"""
+"""What a candidate may be made of, written down a second time: a change to the allowlist is a change here."""
+
+
+def test_only_known_nodes_are_allowed_and_all_others_of_the_grammar_refused() -> None:
+    grammar = {field.message_type.name for field in postgast.pg_query_pb2.Node.DESCRIPTOR.fields}
+    assert set(NODES.split()) == ALLOWED_NODES
+    assert grammar >= ALLOWED_NODES
+    assert len(grammar) > 250
+    refused = {kind for kind in {*grammar, "NodeOfTomorrow"} - ALLOWED_NODES if _refusal(kind, {})}
+    assert refused == {*grammar, "NodeOfTomorrow"} - ALLOWED_NODES
+
+
+def test_a_field_whose_node_is_not_known_is_refused_by_its_name() -> None:
+    nodes = dict(_nodes("SelectStmt", {"fieldOfTomorrow": {"funcname": "pg_sleep"}}))
+    assert _refusal("fieldOfTomorrow", nodes["fieldOfTomorrow"]) is not None
 
 
 @pytest.mark.parametrize(
@@ -127,13 +170,6 @@ def test_sort_keys_of_the_outermost_order_by(sql: str, keys: tuple[int | str, ..
     plan = plan_gold(sql)
     assert plan.error is None
     assert (plan.sort_keys, plan.hidden_columns, plan.ordered) == (keys, hidden, bool(keys))
-
-
-def test_tie_groups_follow_the_keys() -> None:
-    rows = [("a", "x"), ("b", "x"), ("c", "y"), ("d", "x")]
-    assert tie_groups(("name", "key"), rows, (-1,)) == [0, 0, 1, 2]
-    assert tie_groups(("name", "key"), rows, ("name",)) == [0, 1, 2, 3]
-    assert tie_groups(("name", "key"), rows, None) == [0, 1, 2, 3]
 
 
 def test_a_parser_process_that_dies_costs_no_neighbour_its_answer() -> None:

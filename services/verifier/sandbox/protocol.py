@@ -42,6 +42,12 @@ class Cluster(Protocol):
     def alive(self) -> bool:
         """Whether its server process still runs."""
 
+    def overuse(self) -> str:
+        """Empty, or what it uses more of than it may: then it should be stopped. Cheap: asked while statements run.
+
+        A driver whose platform enforces its limits answers nothing.
+        """
+
     def stop(self) -> None:
         """End it and remove all it left. Idempotent; never raises."""
 
@@ -51,17 +57,23 @@ class SandboxDriver(Protocol):
 
     @property
     def isolation(self) -> str:
-        """How hostile SQL is kept in, e.g. `bubblewrap`."""
+        """How hostile SQL is kept in, e.g. `bubblewrap` or `process without seccomp`."""
 
     @property
     def postgres_version(self) -> str:
         """Version of the server it runs."""
+
+    def obstacle(self) -> str:
+        """Empty, or why sandboxes cannot be started now (e.g. no room)."""
 
     def start(self, bundle: Bundle) -> Cluster:
         """A fresh cluster with the bundle's seeds loaded, answering queries.
 
         Raises BundleFaulty or SandboxFailed.
         """
+
+    def forget(self, bundle: Bundle) -> None:
+        """The bundle will not be started again soon: free what was kept for that. Idempotent; never raises."""
 
     def close(self) -> None:
         """Stop every cluster that is left."""

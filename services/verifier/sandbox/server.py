@@ -12,6 +12,7 @@ import psutil
 import psycopg
 
 from services.verifier.sandbox.isolation import Isolation
+from services.verifier.sandbox.leftovers import end_processes, remove_segments
 from services.verifier.sandbox.protocol import Role, SandboxFailed
 from shared.embedded_postgres import program
 
@@ -65,7 +66,9 @@ class Server:
 
     def _spawn(self, argv: list[str]) -> subprocess.Popen[bytes]:
         with (self.folder / "log").open("ab") as sink:
-            return subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=sink, stderr=sink, start_new_session=True)
+            return subprocess.Popen(
+                argv, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=sink, stderr=sink, start_new_session=True
+            )
 
     def _find_postmaster(self) -> psutil.Process:
         """bwrap itself stays outside as the parent; Postgres is its child."""
@@ -97,27 +100,23 @@ class Server:
             raise SandboxFailed("Postgres did not shut down in time") from error
 
     def kill(self) -> None:
-        """End it at once. Idempotent; never raises."""
+        """End it and all it started, at once. Idempotent; never raises."""
         if self._process is None:
             return
-        kill_tree(self._process.pid)
+        end_processes(self.folder, *self.processes()[:1])
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(STOP_SECONDS)
+        remove_segments(self.folder)
 
     def remove(self) -> None:
         """Kill it and delete its folder."""
         self.kill()
         shutil.rmtree(self.folder, ignore_errors=True)
 
-
-def kill_tree(pid: int) -> list[psutil.Process]:
-    """SIGKILL a process and all below it; found first, so that none is orphaned unseen. Answers what it killed."""
-    try:
-        process = psutil.Process(pid)
-        family = [*process.children(recursive=True), process]
-    except psutil.NoSuchProcess:
+    def processes(self) -> list[psutil.Process]:
+        """Those it consists of now."""
+        with contextlib.suppress(psutil.Error):
+            if self._process is not None:
+                process = psutil.Process(self._process.pid)
+                return [process, *process.children(recursive=True)]
         return []
-    for member in family:
-        with contextlib.suppress(psutil.NoSuchProcess):
-            member.kill()
-    return family

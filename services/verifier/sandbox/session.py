@@ -13,6 +13,7 @@ import psycopg
 from psycopg.adapt import AdaptersMap
 from psycopg.types.string import TextLoader
 
+from services.verifier.sandbox.exchange import RESET, Answer, exchange
 from services.verifier.sandbox.protocol import MAIN_SEED, Cluster, Role
 
 CONNECT_SECONDS = 5
@@ -26,9 +27,6 @@ IDLE_SECONDS = 30.0
 
 OPEN_SESSIONS = 40
 """Connections of one cluster at once: below its max_connections, above the most workers there may be."""
-
-RESET = "ROLLBACK; RESET SESSION AUTHORIZATION; RESET ROLE; RESET ALL; DEALLOCATE ALL; CLOSE ALL; UNLISTEN *"
-"""Ends the statement's transaction and whatever it could have left in the session, in one round trip."""
 
 PINNED = {
     "search_path": "public",
@@ -74,6 +72,27 @@ class Session:
     connection: psycopg.Connection[tuple[str | None, ...]]
     used_at: float = 0.0
     running: Running | None = None
+    reset: bool = False
+    """Nothing of what ran in it is left."""
+    spent: bool = False
+    """Fit for nothing more."""
+
+    def run(self, sql: str, row_limit: int, byte_limit: int) -> Answer:
+        """Run one statement and reset the session. Raises psycopg.Error, then the session is spent."""
+        self.spent = True
+        answer = exchange(self.connection, sql, row_limit, byte_limit)
+        self.reset, self.spent = answer.reusable, not answer.reusable
+        return answer
+
+
+def _reset(connection: psycopg.Connection[tuple[str | None, ...]]) -> bool:
+    """Reset a session whose connection was used directly. Whether that succeeded."""
+    try:
+        connection.execute("ROLLBACK")
+        connection.execute(RESET)
+    except psycopg.Error:
+        return False
+    return True
 
 
 @dataclass
@@ -85,6 +104,7 @@ class Sessions:
     _idle: dict[tuple[Role, str], list[Session]] = field(default_factory=dict)
     _running: list[Running] = field(default_factory=list)
     _open: int = 0
+    _closed: bool = False
     _guard: threading.Lock = field(default_factory=threading.Lock)
 
     @contextlib.contextmanager
@@ -99,7 +119,7 @@ class Sessions:
         if session is None:
             session = self._log_in(role, seed)
         running = Running(session.connection.info.backend_pid, time.monotonic() + self.statement_timeout_seconds)
-        session.running = running
+        session.running, session.reset = running, False
         with self._guard:
             self._running.append(running)
         try:
@@ -129,6 +149,7 @@ class Sessions:
             connect_timeout=CONNECT_SECONDS,
             options=" ".join(f"-c {name}={value.replace(' ', chr(92) + ' ')}" for name, value in options.items()),
             autocommit=True,
+            prepare_threshold=None,
             context=_ADAPTERS,
         )
         with self._guard:
@@ -136,14 +157,18 @@ class Sessions:
         return Session(connection)
 
     def _put_back(self, session: Session, role: Role, seed: str) -> None:
-        try:
-            session.connection.execute(RESET)
-        except psycopg.Error:
+        if not session.reset and not session.spent:
+            session.spent = not _reset(session.connection)
+        if session.spent:
             self._close(session)
             return
         session.used_at, session.running = time.monotonic(), None
         with self._guard:
-            self._idle.setdefault((role, seed), []).append(session)
+            kept = not self._closed
+            if kept:
+                self._idle.setdefault((role, seed), []).append(session)
+        if not kept:
+            self._close(session)
 
     @property
     def busy(self) -> bool:
@@ -155,23 +180,25 @@ class Sessions:
         now = time.monotonic()
         with self._guard:
             overdue = [running for running in self._running if now > running.deadline + WATCHDOG_GRACE_SECONDS]
+        if not overdue:
+            return
+        if any(running.terminated and now > running.deadline + 2 * WATCHDOG_GRACE_SECONDS for running in overdue):
+            self.cluster.stop()
+            return
         for running in overdue:
-            if running.terminated and now > running.deadline + 2 * WATCHDOG_GRACE_SECONDS:
-                self.cluster.stop()
-                return
             running.terminated = True
-            with contextlib.suppress(psycopg.Error):
-                self._terminate(running.backend)
+        with contextlib.suppress(psycopg.Error):
+            self._terminate([running.backend for running in overdue])
 
-    def _terminate(self, backend: int) -> None:
+    def _terminate(self, backends: list[int]) -> None:
         with psycopg.connect(
             host=self.cluster.host,
             user=Role.ADMIN,
             dbname=self.cluster.database(MAIN_SEED),
-            connect_timeout=1,
+            connect_timeout=2,
             autocommit=True,
         ) as admin:
-            admin.execute("SELECT pg_terminate_backend(%s)", (backend,))
+            admin.execute("SELECT pg_terminate_backend(backend) FROM unnest(%s::int[]) backend", (backends,))
 
     def close_idle(self, older_than_seconds: float = IDLE_SECONDS) -> None:
         """Close connections unused for that long."""
@@ -186,4 +213,6 @@ class Sessions:
 
     def close(self) -> None:
         """Close all idle connections; those in use close when their statement ends."""
+        with self._guard:
+            self._closed = True
         self.close_idle(older_than_seconds=0)
