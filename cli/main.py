@@ -4,7 +4,7 @@ import sys
 
 import typer
 
-from cli.commands import domains, policy, serving, training
+from cli.commands import domains, policy, rows, serving, tasks, training
 from cli.commands.author import author
 from cli.commands.demo import demo
 from cli.commands.sampling import band, delta, report, sample, void
@@ -23,6 +23,8 @@ for function in (up, down, status, author, sample, report, void, band, train, de
     app.command()(function)
 app.command()(serving.serve)
 app.add_typer(domains.app, name="domain")
+app.add_typer(tasks.app, name="tasks")
+app.add_typer(rows.app, name="rows")
 app.add_typer(policy.app, name="policy")
 app.add_typer(training.app, name="runs")
 app.add_typer(serving.app, name="adapters")

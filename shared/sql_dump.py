@@ -9,22 +9,17 @@ from typing import Final
 import postgast
 
 from shared.domain import BundleError
+from shared.sql import identifier, literal
 
 _COPY: Final = re.compile(r"COPY\b[^;]*?\bFROM\s+STDIN\b[^;]*;[ \t]*$", re.IGNORECASE)
-_PSQL: Final = re.compile(r"\\(restrict|unrestrict|connect|c|encoding|set|unset|echo|pset|timing)\b")
+_PSQL: Final = re.compile(
+    r"\\(restrict|unrestrict|connect|c|encoding|set|unset|echo|qecho|pset|timing|conninfo)(?=\s|$)"
+)
+_CONNECT: Final = re.compile(r"\\(?:connect|c)\s+(?:-reuse-previous=\w+\s+)?\"?([\w-]+)")
+_READS: Final = re.compile(r"\\(i|ir|include|include_relative|copy|if|elif|else|endif|gexec|gset|!)(?=\s|$)")
+"""Commands of psql that bring in other text or run something: what they would do cannot be known here."""
 _ESCAPE: Final = re.compile(r"\\([0-7]{1,3}|x[0-9A-Fa-f]{1,2}|.)", re.DOTALL)
 _NAMED: Final = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
-_SPELLED: Final = {
-    "\\": "\\\\",
-    "'": "''",
-    "\b": "\\b",
-    "\f": "\\f",
-    "\n": "\\n",
-    "\r": "\\r",
-    "\t": "\\t",
-    "\v": "\\x0B",
-}
-_UNRESERVED_KEYWORD: Final = 1
 _LONGEST_HEAD: Final = 50
 """Lines a COPY statement may span before it is taken for something else."""
 
@@ -35,14 +30,28 @@ def plain_sql(text: str) -> str:
         text = text.replace("\r\n", "\n")
     lines = text.split("\n")
     done: list[str] = []
+    databases: set[str] = set()
     while len(done) < len(lines):
         start = len(done)
         head = _copy_head(lines, start)
         if head:
             done += _insert_lines(lines, start, head)
         else:
-            done.append("" if _PSQL.match(lines[start]) else lines[start])
+            done.append(_without_command(lines[start], start + 1, databases))
     return "\n".join(done)
+
+
+def _without_command(line: str, number: int, databases: set[str]) -> str:
+    """The line, blank where it is a command of psql that means nothing here. Raises BundleError for one that does."""
+    if (command := _READS.match(line)) is not None:
+        raise BundleError(f"line {number}: psql's {command[0]} cannot be followed: put what it brings into the file")
+    if (named := _CONNECT.match(line)) is not None:
+        databases |= {named[1]} - {"postgres", "template1"}
+        if len(databases) > 1:
+            raise BundleError(
+                f"line {number}: {named[1]} is a second database: a bundle is one; dump it alone with pg_dump"
+            )
+    return "" if _PSQL.match(line) else line
 
 
 def _copy_head(lines: list[str], start: int) -> int:
@@ -73,17 +82,17 @@ def _insert_lines(lines: list[str], start: int, head: int) -> list[str]:
     rows = [_row(line) for line in lines[start + head : end]]
     if not rows:
         return [""] * (end + 1 - start)
-    columns = [_identifier(node.string.sval) for node in copy.attlist]
+    columns = [identifier(node.string.sval) for node in copy.attlist]
     width = len(columns) or len(rows[0])
     for number, row in enumerate(rows, start + head + 1):
         if len(row) != width:
             raise BundleError(f"line {number}: {len(row)} values where the COPY block has {width} columns")
-    schema = f"{_identifier(copy.relation.schemaname)}." if copy.relation.schemaname else ""
-    target = f"INSERT INTO {schema}{_identifier(copy.relation.relname)}"
+    schema = f"{identifier(copy.relation.schemaname)}." if copy.relation.schemaname else ""
+    target = f"INSERT INTO {schema}{identifier(copy.relation.relname)}"
     listed = f" ({', '.join(columns)})" if columns else ""
     # COPY fills GENERATED ALWAYS identity columns; an INSERT may do so only when it says this
     opening = [f"{target}{listed} OVERRIDING SYSTEM VALUE VALUES", *[""] * (head - 1)]
-    body = ["(" + ", ".join(map(_literal, row)) + ")" for row in rows]
+    body = ["(" + ", ".join(map(literal, row)) + ")" for row in rows]
     return [*opening, *[f"{line}," for line in body[:-1]], body[-1], ";"]
 
 
@@ -99,18 +108,3 @@ def _unescape(match: re.Match[str]) -> str:
     if code[0] == "x" and len(code) > 1:
         return chr(int(code[1:], 16))
     return _NAMED.get(code, code)
-
-
-def _literal(value: str | None) -> str:
-    """A literal on one line: Postgres coerces it to the column's type, as COPY does."""
-    if value is None:
-        return "NULL"
-    spelled = "".join(_SPELLED.get(character, character) for character in value)
-    return f"E'{spelled}'" if "\\" in spelled else f"'{spelled}'"
-
-
-def _identifier(name: str) -> str:
-    """A name, quoted where plain spelling would not give it back."""
-    plain = re.fullmatch(r"[a-z_][a-z0-9_]*", name) is not None
-    keyword = plain and postgast.scan(name).tokens[0].keyword_kind > _UNRESERVED_KEYWORD
-    return name if plain and not keyword else '"' + name.replace('"', '""') + '"'

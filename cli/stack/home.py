@@ -19,7 +19,7 @@ STACK_VARIABLE = "SQLCLIMB_STACK"
 
 TOKEN_SCOPES = {
     "admin": [Scope.ADMIN],
-    "author": [Scope.AUTHOR, Scope.GOLD],
+    "author": [Scope.AUTHOR, Scope.GOLD, Scope.SAMPLE],
     "rollout": [Scope.SAMPLE, Scope.GOLD],
     "trainer": [Scope.TRAIN, Scope.SAMPLE],
 }

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from cli.stack.home import HOME_VARIABLE, STACK_VARIABLE, StackHome, StackState
@@ -25,6 +26,9 @@ NEEDS: dict[str, tuple[str, ...]] = {
 
 SERVICES = ("verifier", "author", "inference", "rollout", "trainer")
 """The parts that speak design section 6 (health, readiness, metrics, OpenAPI)."""
+
+
+TEACHER_PREFIXES = ("SQLCLIMB_ANTHROPIC_", "SQLCLIMB_OPENAI_", "SQLCLIMB_TEACHER_")
 
 
 @dataclass(frozen=True)
@@ -77,6 +81,11 @@ def common_environment(home: StackHome, state: StackState) -> dict[str, str]:
     }
     environment |= {f"SQLCLIMB_{service.upper()}_URL": home.url(state, service) for service in SERVICES}
     return environment
+
+
+def teacher_environment(caller: Mapping[str, str]) -> dict[str, str]:
+    """The caller's settings of the author's models: keys, addresses, prices."""
+    return {name: value for name, value in caller.items() if name.startswith(TEACHER_PREFIXES)}
 
 
 def programs(home: StackHome, state: StackState) -> dict[str, Program]:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import shutil
 import time
 from collections.abc import Callable
@@ -13,7 +14,15 @@ import psycopg
 from pydantic import ValidationError
 
 from cli.stack.home import ServedModel, StackHome, StackState, free_ports, is_taken
-from cli.stack.programs import NEEDS, SERVICES, common_environment, database_dsn, programs, with_needs
+from cli.stack.programs import (
+    NEEDS,
+    SERVICES,
+    common_environment,
+    database_dsn,
+    programs,
+    teacher_environment,
+    with_needs,
+)
 from cli.stack.reaper import reap, stack_processes
 from cli.stack.supervisor import Supervisor
 from shared.contracts.base import Readiness
@@ -59,7 +68,7 @@ class Stack:
         if state.model is None and NEEDS_MODEL.intersection(wanted):
             raise StackError(f"{', '.join(sorted(NEEDS_MODEL.intersection(wanted)))} needs a model: add --model FOLDER")
         self._supervisor.configure(programs(self.home, state).values())
-        self._supervisor.start(common_environment(self.home, state))
+        self._supervisor.start(common_environment(self.home, state) | teacher_environment(os.environ))
         self._say(f"starting {', '.join(wanted)} (logs in {self.home.logs})")
         if "postgres" in wanted:
             self._supervisor.apply(["postgres"])

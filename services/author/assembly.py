@@ -6,22 +6,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from services.author.difficulty import difficulty_of
-from services.author.duplicates import ACROSS_SPLIT, WITHIN_SPLIT, SimilarityIndex, words_of
-from services.author.gates import Reason, question_gate
+from services.author.duplicates import ACROSS_SPLIT, WITHIN_SPLIT, Asked, ResultIndex, SimilarityIndex, words_of
+from services.author.gates import Reason
+from services.author.judged import Judged, Result
 from services.author.teachers.base import Phrasing, Proposal
 from shared import ids
 from shared.contracts.author import AuthoringYield
 from shared.contracts.tasks import Difficulty, Privileged, PrivilegedTask, Provenance, Split
 from shared.sql import normalise
-
-
-@dataclass(frozen=True)
-class Judged:
-    """A proposal and what the gates that see one gold at a time said."""
-
-    position: int
-    proposal: Proposal
-    reason: Reason | None
 
 
 @dataclass(frozen=True)
@@ -35,22 +27,43 @@ class Origin:
 
 
 @dataclass(frozen=True)
+class Candidate:
+    """One question with its gold."""
+
+    entry: Judged
+    phrasing: Phrasing
+    split_key: str
+    """The gold's normalised parse tree; that of the first of several acceptable ones."""
+    split: Split
+    golds: tuple[str, ...]
+    """As they were first proposed: equal golds are spelled alike in all tasks."""
+
+    @property
+    def proposal(self) -> Proposal:
+        """What it was proposed as."""
+        return self.entry.proposal
+
+
+@dataclass(frozen=True)
+class Rejection:
+    """One question that did not become a task."""
+
+    entry: Judged
+    phrasing: Phrasing
+    reason: Reason
+
+
+@dataclass(frozen=True)
 class Assembled:
     """The result of an authoring."""
 
     tasks: tuple[PrivilegedTask, ...]
     digest: str
     result: AuthoringYield
-
-
-@dataclass(frozen=True)
-class _Candidate:
-    """One question with its gold. The first proposal of a gold stands for it."""
-
-    split_key: str
-    split: Split
-    proposal: Proposal
-    phrasing: Phrasing
+    rejections: tuple[Rejection, ...] = ()
+    """In the order of the proposals."""
+    results: tuple[tuple[Result, ...], ...] = ()
+    """Of each task's golds."""
 
 
 def task_set_digest(tasks: Iterable[PrivilegedTask]) -> str:
@@ -60,95 +73,143 @@ def task_set_digest(tasks: Iterable[PrivilegedTask]) -> str:
 
 def assemble(judged: Sequence[Judged], origin: Origin) -> Assembled:
     """Equal judged proposals give equal task sets, whatever order they landed in."""
-    rejected: Counter[str] = Counter()
-    for entry in judged:
-        if entry.reason is not None:
-            rejected[entry.reason] += len(entry.proposal.phrasings)
-    candidates = _candidates(judged)
-    for gate in (_lengths, _one_gold_a_question, _far_apart):
-        candidates, dropped = gate(candidates)
-        rejected += dropped
-    measured = {gold: difficulty_of(gold) for gold in {candidate.proposal.gold for candidate in candidates}}
-    tasks = tuple(_task(candidate, measured[candidate.proposal.gold], origin) for candidate in candidates)
+    judged = sorted(judged, key=lambda entry: entry.position)
+    candidates, rejections = _candidates(judged)
+    for gate in (_one_gold_a_question, _different_results, _far_apart):
+        candidates, reasons = gate(candidates)
+        rejections += [Rejection(one.entry, one.phrasing, reason) for one, reason in reasons]
+    measured = {gold: difficulty_of(gold) for gold in {candidate.golds[0] for candidate in candidates}}
+    tasks = tuple(_task(candidate, measured[candidate.golds[0]], origin) for candidate in candidates)
     proposed = sum(len(entry.proposal.phrasings) for entry in judged)
-    return Assembled(tasks, task_set_digest(tasks), _yield(tasks, proposed, rejected))
+    return Assembled(
+        tasks,
+        task_set_digest(tasks),
+        _yield(tasks, proposed, Counter(str(rejection.reason) for rejection in rejections)),
+        tuple(sorted(rejections, key=lambda rejection: rejection.entry.position)),
+        tuple(candidate.entry.results for candidate in candidates),
+    )
 
 
-def _candidates(judged: Sequence[Judged]) -> list[_Candidate]:
-    """The questions of the golds that passed; identical golds become one."""
-    first: dict[str, Proposal] = {}
-    found = []
-    for entry in sorted(judged, key=lambda entry: entry.position):
-        if entry.reason is None:
-            key = normalise(entry.proposal.gold)
-            proposal = first.setdefault(key, entry.proposal)
-            found += [_Candidate(key, ids.split_of(key), proposal, asked) for asked in entry.proposal.phrasings]
-    return found
+def _candidates(judged: Sequence[Judged]) -> tuple[list[Candidate], list[Rejection]]:
+    """The questions that passed so far."""
+    found: list[Candidate] = []
+    rejections: list[Rejection] = []
+    first: dict[str, tuple[str, ...]] = {}
+    for entry in judged:
+        golds = (entry.proposal.gold, *entry.proposal.alternatives)
+        reasons = entry.reasons
+        passed = any(reason is None for reason in reasons)
+        key = normalise(entry.proposal.gold) if passed else ""
+        split = entry.proposal.split or ids.split_of(key)
+        for phrasing, reason in zip(entry.proposal.phrasings, reasons, strict=True):
+            if reason is None:
+                found.append(Candidate(entry, phrasing, key, split, first.setdefault(key, golds)))
+            else:
+                rejections.append(Rejection(entry, phrasing, reason))
+    return found, rejections
 
 
-Gated = tuple[list[_Candidate], Counter[str]]
+Gated = tuple[list[Candidate], list[tuple[Candidate, Reason]]]
+"""Who stays, in order, and who goes."""
 
 
-def _lengths(candidates: Sequence[_Candidate]) -> Gated:
-    kept = [candidate for candidate in candidates if question_gate(candidate.phrasing.question) is None]
-    return kept, Counter({str(Reason.QUESTION_LENGTH): len(candidates) - len(kept)})
+def _gated(candidates: Sequence[Candidate], reasons: dict[int, Reason]) -> Gated:
+    kept = [candidate for number, candidate in enumerate(candidates) if number not in reasons]
+    return kept, [(candidates[number], reason) for number, reason in reasons.items()]
 
 
-def _one_gold_a_question(candidates: Sequence[_Candidate]) -> Gated:
+def _holdout_first(candidates: Sequence[Candidate]) -> list[int]:
+    """Numbers of the candidates in the order in which they claim their place: across the line, train gives way."""
+    return sorted(range(len(candidates)), key=lambda number: (candidates[number].split is Split.TRAIN, number))
+
+
+def _one_gold_a_question(candidates: Sequence[Candidate]) -> Gated:
     """Drops questions asked of two golds, and repeats of one question for one gold."""
+    task_ids = [ids.task_id(candidate.phrasing.question) for candidate in candidates]
     golds: defaultdict[str, set[str]] = defaultdict(set)
-    for candidate in candidates:
-        golds[ids.task_id(candidate.phrasing.question)].add(candidate.split_key)
-    kept: dict[str, _Candidate] = {}
-    dropped: Counter[str] = Counter()
-    for candidate in candidates:
-        task_id = ids.task_id(candidate.phrasing.question)
+    for candidate, task_id in zip(candidates, task_ids, strict=True):
+        golds[task_id].add(candidate.split_key)
+    seen: set[str] = set()
+    reasons: dict[int, Reason] = {}
+    for number, task_id in enumerate(task_ids):
         if len(golds[task_id]) > 1:
-            dropped[Reason.AMBIGUOUS] += 1
-        elif task_id in kept:
-            dropped[Reason.REPEATED] += 1
+            reasons[number] = Reason.AMBIGUOUS
+        elif task_id in seen:
+            reasons[number] = Reason.REPEATED
+        seen.add(task_id)
+    return _gated(candidates, reasons)
+
+
+def _different_results(candidates: Sequence[Candidate]) -> Gated:
+    """Drops golds that no seed tells apart from another gold, and golds that stand on both sides of the line."""
+    golds: dict[tuple[str, Split], list[int]] = {}
+    for number in _holdout_first(candidates):
+        candidate = candidates[number]
+        golds.setdefault((candidate.split_key, candidate.split), []).append(number)
+    index = ResultIndex()
+    placed: dict[str, Split] = {}
+    reasons: dict[int, Reason] = {}
+    for (key, split), numbers in golds.items():
+        words = frozenset[str]().union(*(words_of(candidates[number].phrasing.question) for number in numbers))
+        asked = Asked(key, split, candidates[numbers[0]].entry.results, words)
+        alike = {other.split for other in index.alike(asked)}
+        if placed.get(key, split) is not split or (alike and split not in alike):
+            reasons |= dict.fromkeys(numbers, Reason.NEAR_HOLDOUT)
+        elif alike:
+            reasons |= dict.fromkeys(numbers, Reason.SAME_RESULT)
         else:
-            kept[task_id] = candidate
-    return list(kept.values()), dropped
+            placed[key] = split
+            index.add(asked)
+    return _gated(candidates, reasons)
 
 
-def _far_apart(candidates: Sequence[_Candidate]) -> Gated:
-    """Drops near-duplicates of other golds' questions. Holdout goes first: across the line, train gives way."""
+def _far_apart(candidates: Sequence[Candidate]) -> Gated:
+    """Drops near-duplicates of other golds' questions: of one split from `WITHIN_SPLIT` on, of holdout questions by
+    train ones from `ACROSS_SPLIT` on."""
     words = [words_of(candidate.phrasing.question) for candidate in candidates]
-    index = SimilarityIndex(min(WITHIN_SPLIT, ACROSS_SPLIT), words)
-    stored: list[_Candidate] = []
-    dropped: Counter[str] = Counter()
-    survivors: set[int] = set()
-    order = sorted(range(len(candidates)), key=lambda number: (candidates[number].split is Split.TRAIN, number))
-    for number in order:
-        candidate, reason = candidates[number], None
-        for other, similarity in index.similar(words[number]):
-            if stored[other].split_key == candidate.split_key:
-                continue
-            if stored[other].split is not candidate.split:
-                reason = Reason.NEAR_HOLDOUT
-                break
-            if similarity > WITHIN_SPLIT:
-                reason = Reason.NEAR_DUPLICATE
-                break
-        if reason is None:
-            index.add(words[number])
-            stored.append(candidate)
-            survivors.add(number)
+    twins = {split: _Stored(WITHIN_SPLIT, words) for split in Split}
+    given_away = _Stored(ACROSS_SPLIT, words)
+    reasons: dict[int, Reason] = {}
+    for number in _holdout_first(candidates):
+        candidate = candidates[number]
+        if candidate.split is Split.TRAIN and given_away.holds(words[number], candidate.split_key):
+            reasons[number] = Reason.NEAR_HOLDOUT
+        elif twins[candidate.split].holds(words[number], candidate.split_key):
+            reasons[number] = Reason.NEAR_DUPLICATE
         else:
-            dropped[reason] += 1
-    return [candidate for number, candidate in enumerate(candidates) if number in survivors], dropped
+            twins[candidate.split].add(words[number], candidate.split_key)
+            if candidate.split is Split.HOLDOUT:
+                given_away.add(words[number], candidate.split_key)
+    return _gated(candidates, reasons)
 
 
-def _task(candidate: _Candidate, difficulty: Difficulty, origin: Origin) -> PrivilegedTask:
+class _Stored:
+    """Questions with the golds they are asked for."""
+
+    def __init__(self, threshold: float, corpus: Sequence[frozenset[str]]) -> None:
+        self._index = SimilarityIndex(threshold, corpus)
+        self._keys: list[str] = []
+
+    def add(self, words: frozenset[str], key: str) -> None:
+        self._index.add(words)
+        self._keys.append(key)
+
+    def holds(self, words: frozenset[str], key: str) -> bool:
+        """A question above the threshold with another gold."""
+        return any(self._keys[other] != key for other, _ in self._index.similar(words))
+
+
+def _task(candidate: Candidate, difficulty: Difficulty, origin: Origin) -> PrivilegedTask:
     gold_key = ids.gold_key(candidate.split_key)
+    proposal = candidate.proposal
+    golds = list(dict.fromkeys(candidate.golds))
     return PrivilegedTask(
         id=ids.task_id(candidate.phrasing.question),
         question=candidate.phrasing.question,
-        archetype=candidate.proposal.archetype,
+        archetype=proposal.archetype,
         difficulty=difficulty,
         style=candidate.phrasing.style,
-        order_matters=candidate.proposal.order_matters,
+        order_matters=proposal.order_matters,
         split=candidate.split,
         provenance=Provenance(
             teacher=origin.teacher,
@@ -157,8 +218,10 @@ def _task(candidate: _Candidate, difficulty: Difficulty, origin: Origin) -> Priv
             domain_digest=origin.domain_digest,
             gold_key=gold_key,
             fold=ids.fold_of(gold_key),
+            label=proposal.difficulty,
+            edits=list(candidate.entry.edits),
         ),
-        privileged=Privileged(reference=candidate.proposal.gold),
+        privileged=Privileged(reference=golds[0] if len(golds) == 1 else golds),
     )
 
 
@@ -174,6 +237,6 @@ def _yield(tasks: Sequence[PrivilegedTask], proposed: int, rejected: Counter[str
         golds=len({task.provenance.gold_key for task in tasks}),
         holdout_tasks=len(holdout),
         holdout_golds=len({task.provenance.gold_key for task in holdout}),
-        rejected={str(reason): number for reason, number in sorted(rejected.items()) if number},
+        rejected=dict(sorted(rejected.items())),
         matrix={archetype: dict(sorted(row.items())) for archetype, row in sorted(matrix.items())},
     )

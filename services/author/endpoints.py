@@ -33,6 +33,12 @@ async def authoring(authoring_id: str, author: Held) -> Authoring:
     return await author.authoring(authoring_id)
 
 
+@router.delete("/authorings/{authoring_id}", response_model=Authoring, dependencies=[needs(Scope.AUTHOR)])
+async def cancel(authoring_id: str, author: Held) -> Authoring:
+    """Stop it; what landed stays, and the same post again continues."""
+    return await author.cancel(authoring_id)
+
+
 @router.get("/domains/{domain}/tasks", response_model=TaskSet)
 async def tasks(
     domain: str, author: Held, scopes: Scopes, split: Split | None = None, privileged: bool = False

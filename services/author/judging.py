@@ -1,57 +1,93 @@
-"""Runs golds through the verifier and puts them before the gates."""
+"""Puts proposals before the gates that see one at a time, and runs their golds for it."""
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Mapping, Sequence
 
-from services.author.assembly import Judged
-from services.author.gates import Reason, execution_gate, infrastructure_failure, statement_gate
-from services.author.statement import Statement, read, tie_probe
+from services.author.gates import (
+    Reason,
+    count_gate,
+    execution_gate,
+    infrastructure_failure,
+    order_gate,
+    reversal_gate,
+)
+from services.author.grounds import Grounds, GroundsBroken
+from services.author.judged import Judged, Result
+from services.author.reading import ReadGold, Reading, read_proposal
 from services.author.teachers.base import Proposal
-from shared.clients.verifier import VerifierClient
-from shared.contracts.verifier import ExecuteRequest
-from shared.sql import SqlSyntaxError
+from shared.contracts.verifier import ExecutedStatement
+from shared.ids import sha256_hex
 
 RUNS_PER_STATEMENT = 2
 
+Ran = Mapping[str, ExecutedStatement]
+"""Statement to its runs."""
 
-class VerifierBroken(Exception):
-    """The sandbox failed under a statement: the batch is not judged, and may be judged again."""
 
-
-async def judge(
-    verifier: VerifierClient, sandbox_id: str, first_position: int, proposals: Sequence[Proposal]
-) -> list[Judged]:
+async def judge(grounds: Grounds, first_position: int, proposals: Sequence[Proposal]) -> list[Judged]:
     """One verdict a proposal, in order.
 
-    Raises VerifierBroken, ServiceProblem, ServiceUnreachable: nothing is judged then.
+    Raises GroundsBroken, ServiceProblem, ServiceUnreachable: nothing is judged then.
     """
-    read_golds = [_read(proposal.gold) for proposal in proposals]
-    reasons = [Reason.NOT_SQL if gold is None else statement_gate(gold) for gold in read_golds]
-    runnable = [number for number, reason in enumerate(reasons) if reason is None]
-    probes = {}
-    for number in runnable:
-        gold = read_golds[number]
-        probe = tie_probe(gold) if gold is not None else None
-        if probe is not None:
-            probes[number] = probe
-    statements = [proposals[number].gold for number in runnable] + list(probes.values())
-    if statements:
-        request = ExecuteRequest(statements=statements, repeat=RUNS_PER_STATEMENT)
-        results = (await verifier.execute(sandbox_id, request)).results
-        broken = next((failure for result in results if (failure := infrastructure_failure(result))), None)
-        if broken is not None:
-            raise VerifierBroken(f"the verifier could not run a gold: {broken}")
-        probed = dict(zip(probes, results[len(runnable) :], strict=True))
-        for number, executed in zip(runnable, results[: len(runnable)], strict=True):
-            reasons[number] = execution_gate(executed, probed.get(number))
+    readings = await asyncio.to_thread(lambda: [read_proposal(proposal, grounds.knowledge) for proposal in proposals])
+    runnable = [reading for reading in readings if reading.reason is None]
+    golds = {gold.sql for reading in runnable for gold in reading.golds}
+    probes = {gold.probe for reading in runnable for gold in reading.golds if gold.probe is not None}
+    texts = sorted(golds | probes)
+    ran = _whole(texts, await grounds.execute(texts, RUNS_PER_STATEMENT))
+    reasons = [_reason(reading, ran) for reading in readings]
+    texts = sorted(
+        gold.sql
+        for reading, reason in zip(readings, reasons, strict=True)
+        for gold in reading.golds
+        if reason is None and gold.sql in ran and gold.depends_on_order
+    )
+    turned = _whole(texts, await grounds.execute_reversed(texts))
     return [
-        Judged(first_position + number, proposal, reason)
-        for number, (proposal, reason) in enumerate(zip(proposals, reasons, strict=True))
+        Judged(
+            position,
+            reading.proposal,
+            reason or _turned_reason(reading, ran, turned),
+            reading.phrasing_reasons,
+            tuple(_result(gold, ran[gold.sql]) for gold in reading.golds if gold.sql in ran),
+            reading.edits,
+        )
+        for position, (reading, reason) in enumerate(zip(readings, reasons, strict=True), start=first_position)
     ]
 
 
-def _read(sql: str) -> Statement | None:
-    """None where it does not parse."""
-    try:
-        return read(sql)
-    except SqlSyntaxError:
-        return None
+def _whole(texts: Sequence[str], results: Sequence[ExecutedStatement]) -> Ran:
+    """Raises GroundsBroken where the sandbox failed under one."""
+    broken = next((failure for result in results if (failure := infrastructure_failure(result))), None)
+    if broken is not None:
+        raise GroundsBroken(f"the verifier could not run a gold: {broken}")
+    return dict(zip(texts, results, strict=True))
+
+
+def _reason(reading: Reading, ran: Ran) -> Reason | None:
+    if reading.reason is not None:
+        return reading.reason
+    for gold in reading.golds:
+        executed = ran[gold.sql]
+        reason = execution_gate(executed, None if gold.probe is None else ran[gold.probe])
+        if reason is not None:
+            return reason
+    main = ran[reading.golds[0].sql].executions[0]
+    return order_gate(reading.proposal.order_matters, reading.golds[0].ordered, main.rows or 0) or count_gate(
+        len(reading.proposal.columns), len(main.columns)
+    )
+
+
+def _turned_reason(reading: Reading, ran: Ran, turned: Ran) -> Reason | None:
+    moved = (reversal_gate(ran[gold.sql], turned[gold.sql]) for gold in reading.golds if gold.sql in turned)
+    return next((reason for reason in moved if reason is not None), None)
+
+
+def _result(gold: ReadGold, executed: ExecutedStatement) -> Result:
+    runs = executed.executions
+    return Result(
+        signature=sha256_hex("".join(run.signature for run in runs)),
+        cells=sum((run.rows or 0) * len(run.columns) for run in runs),
+        tables=gold.tables_digest,
+        values=gold.values_digest,
+    )

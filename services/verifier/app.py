@@ -5,11 +5,11 @@ import contextlib
 import gc
 import os
 from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 
-import anyio
 from fastapi import FastAPI
 
-from services.verifier.endpoints import router
+from services.verifier.endpoints import router, verify_router
 from services.verifier.execution import Limits
 from services.verifier.parser import Parser
 from services.verifier.resources import Backlog, Resources
@@ -42,7 +42,7 @@ def create_app(settings: VerifierSettings, driver: SandboxDriver) -> FastAPI:
         parser = Parser(PARSER_PROCESSES)
         limits = Limits(settings.row_cap, settings.result_bytes)
         verifier = Verifier(parser, limits, settings.workers, settings.cache_bytes)
-        requests = anyio.CapacityLimiter(REQUESTS_AT_ONCE)
+        requests = ThreadPoolExecutor(REQUESTS_AT_ONCE, thread_name_prefix="request")
         backlog = Backlog(settings.queue_items)
         app.state.resources = Resources(sandboxes, verifier, settings.domains, requests, backlog)
         suites = SuiteRuns(SuiteMaker(driver, limits, max(2, settings.workers // 2)))
@@ -58,6 +58,7 @@ def create_app(settings: VerifierSettings, driver: SandboxDriver) -> FastAPI:
             await asyncio.to_thread(suites.stop)
             sandboxes.close()
             driver.close()
+            requests.shutdown(cancel_futures=True)
             verifier.close()
             parser.close()
 
@@ -72,6 +73,7 @@ def create_app(settings: VerifierSettings, driver: SandboxDriver) -> FastAPI:
     )
     app.state.body_limit_bytes = settings.request_bytes
     app.include_router(router)
+    app.include_router(verify_router)
     app.include_router(suite_router)
     return app
 

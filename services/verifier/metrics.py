@@ -15,7 +15,7 @@ from shared.contracts.verifier import Status
 class Phase(StrEnum):
     """What time is spent on."""
 
-    REQUEST = "request"  # a verify request from extraction to verdicts, waits for slots included
+    REQUEST = "request"  # a verify request from its first turn in a slot to its verdicts
     PARSE = "parse"  # extraction and parsing of a request's statements and golds
     GOLD = "gold"  # all golds of a request, kept results and waits included
     EXECUTE = "execute"  # one statement on one seed in Postgres
@@ -36,7 +36,7 @@ PHASE_SECONDS = {phase: _PHASE_SECONDS.labels(phase) for phase in Phase}
 _RESULTS = Counter("sqlclimb_results", "Results needed: kept before, joined in flight, or run", ["role", "source"])
 RESULTS = {(role, source): _RESULTS.labels(role, source) for role in (Role.GOLD, Role.CANDIDATE) for source in Source}
 RESULT_BYTES = Gauge("sqlclimb_result_cache_bytes", "Memory that kept results take, estimated", ["role"])
-STATEMENTS_WAITING = Gauge("sqlclimb_statements_waiting", "Statements that wait for a free slot")
+THREADS_WAITING = Gauge("sqlclimb_threads_waiting", "Threads of requests that wait for a free slot")
 ITEMS_ADMITTED = Gauge("sqlclimb_items_admitted", "Items of requests that were accepted and not answered yet")
 REQUESTS_REFUSED = Counter("sqlclimb_requests_refused", "Requests answered 429 because too many items waited")
 SANDBOXES = Gauge("sqlclimb_sandboxes", "Sandboxes alive")

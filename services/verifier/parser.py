@@ -85,10 +85,13 @@ class _Process:
         ]
         return [Analysis(**fields) for fields in answer["analyse"]], plans
 
-    def extract(self, profile: Profile, replies: Sequence[Reply]) -> list[Extraction]:
-        """As `parse`."""
-        answer = self._ask({"profile": profile, "extract": replies})
-        return [Extraction(sql, reason) for sql, reason in answer["extract"]]
+    def extract(
+        self, profile: Profile, replies: Sequence[Reply], analyse: bool
+    ) -> tuple[list[Extraction], dict[str, Analysis]]:
+        """In order, and where `analyse` is set the analyses of what was found. Raises as `parse`."""
+        answer = self._ask({"profile": profile, "extract": replies, "analyse_found": analyse})
+        analyses = {sql: Analysis(**fields) for sql, fields in answer["found"].items()}
+        return [Extraction(sql, reason) for sql, reason in answer["extract"]], analyses
 
     def _ask(self, request: dict[str, Any]) -> dict[str, Any]:
         if self._process is None:
@@ -163,28 +166,34 @@ class Parser:
         return analyses, plans
 
     def extract(self, profile: Profile, replies: Iterable[Reply]) -> dict[Reply, Extraction]:
-        """The extraction from each distinct reply."""
+        """The extraction from each distinct reply. What they hold is analysed on the way, so that `parse` knows it."""
         distinct = list(dict.fromkeys(replies))
         found: dict[Reply, Extraction] = {}
         for start in range(0, len(distinct), CHUNK):
-            self._extract(profile, distinct[start : start + CHUNK], found)
+            self._extract(profile, distinct[start : start + CHUNK], found, analyse=True)
         return found
 
-    def _extract(self, profile: Profile, replies: list[Reply], found: dict[Reply, Extraction]) -> None:
-        """Fill in the extractions. One that ends the process by itself holds no statement; its neighbours may."""
+    def _extract(self, profile: Profile, replies: list[Reply], found: dict[Reply, Extraction], analyse: bool) -> None:
+        """Fill in the extractions. A reply that ends the process by itself holds no statement; its neighbours may."""
         process = self._idle.get()
         try:
-            found.update(zip(replies, process.extract(profile, replies), strict=True))
-            return
+            extractions, analyses = process.extract(profile, replies, analyse)
         except ParserCrashed:
-            log.warning("a reply could not be read, and the parser process was replaced")
+            extractions, analyses = [Extraction(None, "the reply takes too long to read")] * len(replies), {}
+            crashed = True
+        else:
+            crashed = False
         finally:
             self._idle.put(process)
-        if len(replies) == 1:
-            found[replies[0]] = Extraction(None, "the reply takes too long to read")
+        if crashed and (analyse or len(replies) > 1):  # one by one, and without what is not needed yet
+            for reply in replies:
+                self._extract(profile, [reply], found, analyse=False)
             return
-        for reply in replies:
-            self._extract(profile, [reply], found)
+        if crashed:
+            log.warning("a reply could not be read, and the parser process was replaced")
+        found.update(zip(replies, extractions, strict=True))
+        with self._lock:
+            self._analyses.add(analyses.items())
 
     def _ask(
         self, statements: list[str], golds: list[str], analyses: dict[str, Analysis], plans: dict[str, GoldPlan]

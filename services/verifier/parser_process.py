@@ -1,8 +1,8 @@
 """The process in which model-written text is read: a crash of the C parser ends this process and nothing else.
 
 One JSON object a line in, one out: `{"analyse": [sql, …], "plan": [gold, …]}` → `{"analyse": [Analysis, …], "plan":
-[GoldPlan, …]}`, or `{"profile": profile, "extract": [[reply, finish reason], …]}` → `{"extract": [[sql, reason], …]}`.
-Ends when its input ends.
+[GoldPlan, …]}`, or `{"profile": profile, "extract": [[reply, finish reason], …], "analyse_found": bool}` → `{"extract":
+[[sql, reason], …], "found": {sql: Analysis, …}}`. Ends when its input ends.
 """
 
 import json
@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from services.verifier.gold_plan import plan_gold
 from services.verifier.profiles import RULES
-from services.verifier.statement import analyse
+from services.verifier.statement import analyse, precheck
 from shared.contracts.verifier import FinishReason, Profile
 
 Answer = TypeVar("Answer")
@@ -47,11 +47,15 @@ def _parse(request: dict[str, Any]) -> dict[str, Any]:
 
 def _extract(request: dict[str, Any]) -> dict[str, Any]:
     extract = RULES[Profile(request["profile"])].extract
-    found = [
+    extractions = [
         _bounded(extract, reply, None if finish_reason is None else FinishReason(finish_reason))
         for reply, finish_reason in request["extract"]
     ]
-    return {"extract": [(extraction.sql, extraction.reason) for extraction in found]}
+    found = {extraction.sql for extraction in extractions if extraction.sql is not None and request["analyse_found"]}
+    return {
+        "extract": [(extraction.sql, extraction.reason) for extraction in extractions],
+        "found": {sql: asdict(_bounded(analyse, sql)) for sql in found if precheck(sql) is None},
+    }
 
 
 def _bounded(work: Callable[..., Answer], *text: Any) -> Answer:

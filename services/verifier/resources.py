@@ -2,10 +2,9 @@
 
 import contextlib
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-
-import anyio
 
 from services.verifier.metrics import ITEMS_ADMITTED, REQUESTS_REFUSED
 from services.verifier.sandbox.protocol import MAIN_SEED
@@ -49,8 +48,8 @@ class Resources:
     sandboxes: Sandboxes
     verifier: Verifier
     domains: Sequence[Path]
-    requests: anyio.CapacityLimiter
-    """Requests handled at once; further ones wait their turn."""
+    requests: ThreadPoolExecutor
+    """A thread for each request that is handled; further ones wait their turn."""
     backlog: Backlog
     """Keeps the further ones few enough to be answered before their callers give up."""
 

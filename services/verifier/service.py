@@ -6,21 +6,23 @@ its verdict in order.
 """
 
 import time
+from collections import Counter
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 
+from services.verifier.answers import execution_of, verdict_of, verdict_without_running
 from services.verifier.execution import Failure, Limits, Outcome
 from services.verifier.explanation import Shown, first_difference, preview
 from services.verifier.extraction import Extraction
 from services.verifier.gold_plan import GoldPlan
 from services.verifier.lanes import Lane, Slots
-from services.verifier.metrics import PHASE_SECONDS, RESULT_BYTES, RESULTS, STATEMENTS_WAITING, VERDICTS, Phase
+from services.verifier.metrics import PHASE_SECONDS, RESULT_BYTES, RESULTS, THREADS_WAITING, VERDICTS, Phase
 from services.verifier.parser import Parser, Reply
 from services.verifier.profiles import RULES, Rules
 from services.verifier.results import Results, Source
 from services.verifier.sandbox.protocol import MAIN_SEED, Role
 from services.verifier.sandboxes import RunningSandbox
-from services.verifier.signature import all_null, signature
 from services.verifier.statement import Analysis
 from services.verifier.verdicts import GoldResult, Judgement, gold_result, judge
 from shared.contracts.verifier import (
@@ -31,7 +33,6 @@ from shared.contracts.verifier import (
     ExplainRequest,
     Explanation,
     Status,
-    Verdict,
     VerifyItem,
     VerifyRequest,
     VerifyResponse,
@@ -49,6 +50,14 @@ Case = tuple[str, Golds, bool | None]
 """What decides a verdict: the statement, the acceptable golds, whether order matters."""
 
 
+@dataclass(frozen=True)
+class _Ground:
+    """A sandbox, and which rows it held when the request began: golds and candidates must meet on the same."""
+
+    sandbox: RunningSandbox
+    data_id: str
+
+
 class Verifier:
     """Verifies, executes and explains in a sandbox."""
 
@@ -59,7 +68,7 @@ class Verifier:
         self._helpers = ThreadPoolExecutor(max_workers=workers, thread_name_prefix="statement")
         self._share = max(1, workers // 2)
         self._results = {Role.GOLD: Results(cache_bytes), Role.CANDIDATE: Results(cache_bytes)}
-        STATEMENTS_WAITING.set_function(self._slots.waiting)
+        THREADS_WAITING.set_function(self._slots.waiting)
         for role, kept in self._results.items():
             RESULT_BYTES.labels(role).set_function(kept.size_bytes)
 
@@ -73,34 +82,39 @@ class Verifier:
 
     def verify(self, sandbox: RunningSandbox, request: VerifyRequest, lane: Lane) -> VerifyResponse:
         """Verdicts in the order of the items. Raises Abandoned."""
-        lane.raise_if_abandoned()  # it may have waited for its turn
+        with lane:
+            return self._verify(_Ground(sandbox, sandbox.data_id), request, lane)
+
+    def _verify(self, ground: _Ground, request: VerifyRequest, lane: Lane) -> VerifyResponse:
         started = time.perf_counter()
         rules = RULES[request.profile]
         extractions = self._extractions(request)
+        item_golds = [_golds(item) for item in request.items]
         analyses, plans = self._parser.parse(
             (found.sql for found in extractions if found.sql is not None),
-            (gold for item in request.items for gold in _golds(item)),
+            (gold for golds in item_golds for gold in golds),
         )
         PHASE_SECONDS[Phase.PARSE].observe(time.perf_counter() - started)
         cases: list[Case | None] = [
-            (found.sql, _golds(item), item.order_matters)
-            if found.sql is not None and analyses[found.sql].runnable
-            else None
-            for item, found in zip(request.items, extractions, strict=True)
+            (found.sql, golds, item.order_matters) if found.sql is not None and analyses[found.sql].runnable else None
+            for item, found, golds in zip(request.items, extractions, item_golds, strict=True)
         ]
         runnable = [case for case in cases if case is not None]
-        golds = self._gold_results(sandbox, rules, plans, {(golds, ordered) for _, golds, ordered in runnable}, lane)
+        gold_results = self._gold_results(
+            ground, rules, plans, {(golds, ordered) for _, golds, ordered in runnable}, lane
+        )
         judgements = lane.map(
-            lambda case: self._judge(sandbox, rules, case[0], analyses[case[0]], golds[case[1], case[2]]), runnable
+            lambda case: self._judge(ground, rules, case[0], analyses[case[0]], gold_results[case[1], case[2]]),
+            runnable,
         )
         verdicts = [
-            _verdict_without_running(rules, item, found, analyses)
+            verdict_without_running(rules, item, found, analyses)
             if case is None
-            else _verdict(rules, item, case[0], *judgements[case], analyses[case[0]])
+            else verdict_of(rules, item, case[0], *judgements[case], analyses[case[0]])
             for item, found, case in zip(request.items, extractions, cases, strict=True)
         ]
-        for verdict in verdicts:
-            VERDICTS[verdict.status].inc()
+        for status, count in Counter(verdict.status for verdict in verdicts).items():
+            VERDICTS[status].inc(count)
         PHASE_SECONDS[Phase.REQUEST].observe(time.perf_counter() - started)
         return VerifyResponse(verdicts=verdicts)
 
@@ -119,56 +133,54 @@ class Verifier:
 
     def _gold_results(
         self,
-        sandbox: RunningSandbox,
+        ground: _Ground,
         rules: Rules,
         plans: Mapping[str, GoldPlan],
         wanted: set[tuple[Golds, bool | None]],
         lane: Lane,
     ) -> dict[tuple[Golds, bool | None], list[dict[str, GoldResult]]]:
         """Each acceptable gold on each seed, for each list of golds and each wish for order."""
-        outcomes = self._run_golds(sandbox, [plans[gold] for golds, _ in wanted for gold in golds], lane)
+        outcomes = self._run_golds(ground, [plans[gold] for golds, _ in wanted for gold in golds], lane)
         return {
-            (golds, ordered): [_gold_on_seeds(rules, plans[gold], sandbox.seeds, outcomes, ordered) for gold in golds]
+            (golds, ordered): [
+                _gold_on_seeds(rules, plans[gold], ground.sandbox.seeds, outcomes, ordered) for gold in golds
+            ]
             for golds, ordered in wanted
         }
 
-    def _run_golds(
-        self, sandbox: RunningSandbox, plans: list[GoldPlan], lane: Lane
-    ) -> dict[tuple[GoldPlan, str], Outcome]:
+    def _run_golds(self, ground: _Ground, plans: list[GoldPlan], lane: Lane) -> dict[tuple[GoldPlan, str], Outcome]:
         """Each gold's outcome on each seed."""
         started = time.perf_counter()
         outcomes: dict[tuple[GoldPlan, str], Outcome] = {}
         missing = []
-        for task in ((plan, seed) for plan in plans if plan.error is None for seed in sandbox.seeds):
+        for task in ((plan, seed) for plan in plans if plan.error is None for seed in ground.sandbox.seeds):
             plan, seed = task
-            kept = None if plan.reads_clock else self._results[Role.GOLD].kept((sandbox.data_id, seed, plan.sql))
+            kept = None if plan.reads_clock else self._results[Role.GOLD].kept((ground.data_id, seed, plan.sql))
             if kept is None:
                 missing.append(task)
             else:
                 outcomes[task] = kept
                 RESULTS[Role.GOLD, Source.HIT].inc()
         outcomes |= lane.map(
-            lambda task: self._outcome(sandbox, Role.GOLD, task[1], task[0].sql, task[0].reads_clock), missing
+            lambda task: self._outcome(ground, Role.GOLD, task[1], task[0].sql, task[0].reads_clock), missing
         )
         PHASE_SECONDS[Phase.GOLD].observe(time.perf_counter() - started)
         return outcomes
 
-    def _outcome(self, sandbox: RunningSandbox, role: Role, seed: str, sql: str, reads_clock: bool) -> Outcome:
-        data_id = sandbox.data_id
-
+    def _outcome(self, ground: _Ground, role: Role, seed: str, sql: str, reads_clock: bool) -> Outcome:
         def run() -> Outcome:
-            outcome = sandbox.run(role, seed, sql, self._limits)
+            outcome = ground.sandbox.run(role, seed, sql, self._limits)
             PHASE_SECONDS[Phase.EXECUTE].observe(outcome.exec_ms / 1000)
-            return outcome if sandbox.data_id == data_id else _OTHER_ROWS
+            return outcome if ground.sandbox.data_id == ground.data_id else _OTHER_ROWS
 
         if reads_clock:
             return run()
-        outcome, source = self._results[role].once((data_id, seed, sql), run)
+        outcome, source = self._results[role].once((ground.data_id, seed, sql), run)
         RESULTS[role, source].inc()
         return outcome
 
     def _judge(
-        self, sandbox: RunningSandbox, rules: Rules, sql: str, analysis: Analysis, golds: list[dict[str, GoldResult]]
+        self, ground: _Ground, rules: Rules, sql: str, analysis: Analysis, golds: list[dict[str, GoldResult]]
     ) -> tuple[Judgement, float | None]:
         """The judgement, and the milliseconds the candidate ran on the main seed."""
         started = time.perf_counter()
@@ -179,11 +191,11 @@ class Verifier:
             nonlocal ran_seconds
             before = time.perf_counter()
             if seed not in ran:
-                ran[seed] = self._outcome(sandbox, Role.CANDIDATE, seed, sql, analysis.reads_clock)
+                ran[seed] = self._outcome(ground, Role.CANDIDATE, seed, sql, analysis.reads_clock)
             ran_seconds += time.perf_counter() - before
             return ran[seed]
 
-        judgement = judge(rules, sandbox.seeds, golds, run)
+        judgement = judge(rules, ground.sandbox.seeds, golds, run)
         PHASE_SECONDS[Phase.COMPARE].observe(time.perf_counter() - started - ran_seconds)
         return judgement, ran[MAIN_SEED].exec_ms if MAIN_SEED in ran else None
 
@@ -191,7 +203,8 @@ class Verifier:
         """Each statement on every seed, nothing cached. Raises Abandoned."""
         analyses, _ = self._parser.parse(request.statements, ())
         tasks = [(sql, seed) for sql in request.statements if analyses[sql].runnable for seed in sandbox.seeds]
-        executions = lane.map(lambda task: self._execute_one(sandbox, task[0], task[1], request.repeat), tasks)
+        with lane:
+            executions = lane.map(lambda task: self._execute_one(sandbox, task[0], task[1], request.repeat), tasks)
         results = []
         for sql in request.statements:
             analysis = analyses[sql]
@@ -202,38 +215,31 @@ class Verifier:
         return ExecuteResponse(results=results)
 
     def _execute_one(self, sandbox: RunningSandbox, sql: str, seed: str, repeat: int) -> Execution:
-        outcomes = [sandbox.run(Role.CANDIDATE, seed, sql, self._limits) for _ in range(repeat)]
-        failed = next((outcome for outcome in outcomes if outcome.failure is not None), None)
-        if failed is not None:
-            error = f"{failed.failure}: {failed.reason}"
-            return Execution(seed=seed, rows=None, columns=[], signature="", stable=False, all_null=False, error=error)
-        signatures = {signature(outcome.rows) for outcome in outcomes}
-        first = outcomes[0]
-        return Execution(
-            seed=seed,
-            rows=len(first.rows),
-            columns=list(first.columns),
-            signature=signature(first.rows),
-            stable=len(signatures) == 1,
-            all_null=all_null(first.rows),
-            error=None,
-        )
+        return execution_of(seed, [sandbox.run(Role.CANDIDATE, seed, sql, self._limits) for _ in range(repeat)])
 
     def explain(self, sandbox: RunningSandbox, request: ExplainRequest, lane: Lane) -> Explanation:
-        """Both results on the first seed where they differ (else on main), and the first difference."""
+        """Both results on the first seed where they differ (else on main), and the first difference.
+
+        Raises Abandoned.
+        """
+        with lane:
+            return self._explain(_Ground(sandbox, sandbox.data_id), request, lane)
+
+    def _explain(self, ground: _Ground, request: ExplainRequest, lane: Lane) -> Explanation:
+        seeds = ground.sandbox.seeds
         rules, texts = RULES[request.profile], _golds(request)
         analyses, planned = self._parser.parse([request.sql], texts)
         analysis, plans = analyses[request.sql], [planned[gold] for gold in texts]
-        golds = self._run_golds(sandbox, plans, lane)
-        results = [_gold_on_seeds(rules, plan, sandbox.seeds, golds, request.order_matters) for plan in plans]
+        golds = self._run_golds(ground, plans, lane)
+        results = [_gold_on_seeds(rules, plan, seeds, golds, request.order_matters) for plan in plans]
         ran: dict[str, Outcome] = {}
 
         def run(seed: str) -> Outcome:
-            ran[seed] = self._outcome(sandbox, Role.CANDIDATE, seed, request.sql, analysis.reads_clock)
+            ran[seed] = self._outcome(ground, Role.CANDIDATE, seed, request.sql, analysis.reads_clock)
             return ran[seed]
 
         if analysis.runnable:
-            judgement = judge(rules, sandbox.seeds, results, run)
+            judgement = judge(rules, seeds, results, run)
         else:
             status = Status.REFUSED if analysis.refused else Status.SQL_ERROR
             judgement = Judgement(status, analysis.refused or analysis.syntax_error or "", [])
@@ -273,34 +279,3 @@ def _gold_on_seeds(
     if plan.error is not None:
         return dict.fromkeys(seeds, GoldResult(None, problem="the gold is not one SELECT that parses"))
     return {seed: gold_result(rules, plan, outcomes[plan, seed], order_matters) for seed in seeds}
-
-
-def _verdict_without_running(
-    rules: Rules, item: VerifyItem, found: Extraction, analyses: dict[str, Analysis]
-) -> Verdict:
-    """No statement, or one that the parser stopped."""
-    if found.sql is None:
-        status, reason = Status.NO_SQL, found.reason
-    elif (refused := analyses[found.sql].refused) is not None:
-        status, reason = Status.REFUSED, f"the statement {refused}"
-    else:
-        status, reason = Status.SQL_ERROR, analyses[found.sql].syntax_error or "syntax error"
-    earned = rules.reward(status, False)
-    return Verdict(item_id=item.item_id, status=status, reward=earned, sql=found.sql, reason=reason)
-
-
-def _verdict(
-    rules: Rules, item: VerifyItem, sql: str, judgement: Judgement, exec_ms: float | None, analysis: Analysis
-) -> Verdict:
-    main = next((result for result in judgement.seeds if result.seed == MAIN_SEED), None)
-    return Verdict(
-        item_id=item.item_id,
-        status=judgement.status,
-        reward=rules.reward(judgement.status, analysis.reads_table),
-        sql=sql,
-        reason=judgement.reason,
-        rows=main.rows if main else None,
-        gold_rows=main.gold_rows if main else None,
-        exec_ms=exec_ms,
-        seeds=judgement.seeds,
-    )

@@ -133,6 +133,8 @@ def _nodes(name: str, node: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any
         kind, fields = stack.pop()
         yield kind, fields
         for key, value in fields.items():
+            if not isinstance(value, dict | list):
+                continue
             for child in value if isinstance(value, list) else (value,):
                 if not isinstance(child, dict) or not child:
                     continue

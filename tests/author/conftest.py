@@ -17,11 +17,12 @@ import psycopg
 import pytest
 
 from services.author.catalogue import Catalogue, read_catalogue
+from services.author.gates.knowledge import Knowledge
+from services.author.grounds import Grounds, open_grounds
 from shared.auth import Scope, read_token, write_tokens
 from shared.clients.author import AuthorClient
 from shared.clients.verifier import VerifierClient
 from shared.contracts.author import Authoring, AuthoringRequest, AuthoringState
-from shared.contracts.verifier import SandboxRequest
 from shared.database import migrate
 from shared.domain import Bundle, load_bundle
 
@@ -30,7 +31,7 @@ Answer = TypeVar("Answer")
 START_SECONDS = 60
 AUTHORING_SECONDS = 120
 TOKEN_SCOPES = {
-    "author": [Scope.AUTHOR, Scope.GOLD],
+    "author": [Scope.AUTHOR, Scope.GOLD, Scope.SAMPLE],
     "rollout": [Scope.SAMPLE, Scope.GOLD],
     "user": [Scope.SAMPLE, Scope.TRAIN, Scope.AUTHOR],
 }
@@ -129,12 +130,13 @@ def standing_author(
 
 
 @pytest.fixture
-async def sandbox(verifier: ServiceProcess) -> AsyncIterator[tuple[VerifierClient, str]]:
-    """A client of the verifier and a sandbox of the shop."""
-    async with VerifierClient(verifier.url, verifier.token("author"), timeout_seconds=300) as client:
-        made = await client.create_sandbox(SandboxRequest(run_id="author-tests", domain="shop"))
-        yield client, made.sandbox_id
-        await client.delete_sandbox(made.sandbox_id)
+async def grounds(verifier: ServiceProcess, shop: Bundle) -> AsyncIterator[Grounds]:
+    """Where the gates run golds of the shop."""
+    async with (
+        VerifierClient(verifier.url, verifier.token("author"), timeout_seconds=300) as client,
+        open_grounds(client, shop, "author-tests") as opened,
+    ):
+        yield opened
 
 
 @pytest.fixture(scope="session")
@@ -147,6 +149,12 @@ def shop() -> Bundle:
 def catalogue(shop: Bundle) -> Catalogue:
     """Its catalogue."""
     return read_catalogue(shop.schema_sql, shop.seed_sql)
+
+
+@pytest.fixture(scope="session")
+def knowledge(shop: Bundle, catalogue: Catalogue) -> Knowledge:
+    """What it tells everyone."""
+    return Knowledge.of(shop, catalogue)
 
 
 def call(author: ServiceProcess, work: Callable[[AuthorClient], Awaitable[Answer]]) -> Answer:

@@ -1,15 +1,18 @@
 """The gates that see all proposals at once; ids, splits, the yield."""
 
 import random
+from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.author.assembly import Assembled, Judged, Origin, assemble
-from services.author.duplicates import SimilarityIndex, jaccard, words_of
+from services.author.assembly import Assembled, Origin, assemble
+from services.author.duplicates import ENOUGH_CELLS, SimilarityIndex, jaccard, words_of
 from services.author.gates import Reason
+from services.author.judged import Judged, Result
 from services.author.teachers.base import Phrasing, Proposal
-from shared.contracts.tasks import Archetype, Split
+from shared.contracts.tasks import Archetype, Difficulty, Split
 from shared.ids import split_of, task_id
 from shared.sql import normalise
 
@@ -74,12 +77,19 @@ def test_across_the_line_train_gives_way_sooner() -> None:
 
 def test_counts_add_up_and_a_rejected_gold_loses_all_its_questions() -> None:
     judged = _judged(
-        ("SELECT a FROM t", ["What is every a that t holds?", "short"]),
+        ("SELECT a FROM t", ["What is every a that t holds?", "Name what t holds of a"]),
         ("SELECT b FROM t", ["How many birds sat on the wire?", "Count birds of the wire for me"]),
     )
-    judged[1] = Judged(1, judged[1].proposal, Reason.EMPTY)
-    result = assemble(judged, ORIGIN).result
-    assert (result.proposed, result.kept, result.rejected) == (4, 1, {Reason.EMPTY: 2, Reason.QUESTION_LENGTH: 1})
+    judged[0] = replace(judged[0], phrasing_reasons=(None, Reason.UNKNOWN_VALUE))
+    judged[1] = replace(judged[1], reason=Reason.EMPTY)
+    done = assemble(judged, ORIGIN)
+    result = done.result
+    assert (result.proposed, result.kept, result.rejected) == (4, 1, {Reason.EMPTY: 2, Reason.UNKNOWN_VALUE: 1})
+    assert [(one.phrasing.question, one.reason) for one in done.rejections] == [
+        ("Name what t holds of a", Reason.UNKNOWN_VALUE),
+        ("How many birds sat on the wire?", Reason.EMPTY),
+        ("Count birds of the wire for me", Reason.EMPTY),
+    ]
 
 
 def test_a_task_carries_its_identities() -> None:
@@ -103,6 +113,68 @@ def test_words_keep_numbers_and_dates_whole() -> None:
     assert words_of("Orders since 2024-05-01, over 12.50 (or 3)?") == {
         *("orders", "since", "2024-05-01", "over", "12.50", "or", "3")
     }
+
+
+def _result(signature: str, cells: int = 3, tables: str = "t", values: str = "v") -> tuple[Result, ...]:
+    return (Result(signature, cells, tables, values),)
+
+
+ONE, OTHER = "How many birds sat on the wire today?", "Count what the log knows of feathered animals"
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "same"),
+    [
+        (_result("s"), _result("s"), True),  # the same tables and constants
+        (_result("s"), _result("s", values="w"), False),  # a count of 3 meets another count of 3
+        (_result("s", ENOUGH_CELLS), _result("s", ENOUGH_CELLS, "u", "w"), True),  # too many values for chance
+        (_result("s"), _result("r"), False),
+        (_result("s"), (*_result("r"), *_result("s")), True),  # one of several acceptable golds
+        ((), (), False),
+    ],
+)
+def test_golds_that_no_seed_tells_apart_are_one(
+    first: tuple[Result, ...], second: tuple[Result, ...], same: bool
+) -> None:
+    one, other = _judged(*((gold, [text]) for gold, text in zip(_golds(Split.TRAIN, 2), (ONE, OTHER), strict=True)))
+    done = assemble([replace(one, results=first), replace(other, results=second)], ORIGIN)
+    assert _kept(done) == ({ONE} if same else {ONE, OTHER})
+    assert done.result.rejected == ({Reason.SAME_RESULT: 1} if same else {})
+
+
+def test_across_the_line_the_train_gold_of_two_alike_goes_whichever_came_first() -> None:
+    (train,), (holdout,) = _golds(Split.TRAIN, 1), _golds(Split.HOLDOUT, 1)
+    judged = [replace(entry, results=_result("s")) for entry in _judged((train, [ONE]), (holdout, [OTHER]))]
+    done = assemble(judged, ORIGIN)
+    assert _kept(done) == {OTHER}
+    assert done.result.rejected == {Reason.NEAR_HOLDOUT: 1}
+
+
+def test_similar_words_and_equal_results_from_the_same_tables_are_one_gold() -> None:
+    near = "How many of the birds sat there on the wire at noon?"
+    golds = _golds(Split.TRAIN, 2)
+    judged = _judged((golds[0], [ONE]), (golds[1], [near]))
+    judged = [replace(entry, results=_result("s", values=str(number))) for number, entry in enumerate(judged)]
+    assert _kept(assemble(judged, ORIGIN)) == {ONE}
+
+
+def test_an_imported_task_keeps_its_split_and_one_gold_stands_on_one_side() -> None:
+    (gold,) = _golds(Split.TRAIN, 1)
+    first, second = _judged((gold, [ONE]), (gold, [OTHER]))
+    first = replace(first, proposal=replace(first.proposal, split=Split.TRAIN))
+    second = replace(second, proposal=replace(second.proposal, split=Split.HOLDOUT))
+    done = assemble([first, second], ORIGIN)
+    assert [(task.question, task.split) for task in done.tasks] == [(OTHER, Split.HOLDOUT)]
+    assert done.result.rejected == {Reason.NEAR_HOLDOUT: 1}
+
+
+def test_several_acceptable_golds_become_a_list_and_the_label_stays_beside_the_measure() -> None:
+    (entry,) = _judged(("SELECT a FROM t", [ONE]))
+    proposal = replace(entry.proposal, alternatives=("SELECT b FROM t",), difficulty=Difficulty.HARD)
+    (task,) = assemble([replace(entry, proposal=proposal, edits=("order_by_removed",))], ORIGIN).tasks
+    assert task.privileged.reference == ["SELECT a FROM t", "SELECT b FROM t"]
+    assert (task.difficulty, task.provenance.label) == (Difficulty.EASY, Difficulty.HARD)
+    assert task.provenance.edits == ["order_by_removed"]
 
 
 word_sets = st.lists(st.frozensets(st.sampled_from("abcdefghij"), max_size=8), max_size=25)

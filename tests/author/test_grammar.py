@@ -8,15 +8,20 @@ import pytest
 
 from services.author.catalogue import Catalogue, read_catalogue
 from services.author.difficulty import difficulty_of
+from services.author.grounds import Grounds
 from services.author.judging import judge
 from services.author.statement import read
 from services.author.teachers.base import Assignment, Proposal
-from services.author.teachers.grammar import GrammarTeacher
-from services.author.teachers.grammar.labels import plural, singular
+from services.author.teachers.grammar import NEEDS, GrammarTeacher
 from services.author.teachers.grammar.styles import STYLES
+from shared.bundle_from_sql import split_sql
 from shared.clients.verifier import VerifierClient
 from shared.contracts.tasks import Archetype, Difficulty
+from shared.contracts.verifier import BundleSource, ExecuteRequest, SandboxRequest
 from shared.sql import normalise
+from shared.words import plural, singular
+from tests.author.conftest import ServiceProcess
+from tests.domains.test_foreign_files import given_text
 
 
 async def _proposals(catalogue: Catalogue, golds: int, seed: int = 0, phrasings: int = 4) -> list[Proposal]:
@@ -33,11 +38,11 @@ async def test_equal_assignments_give_equal_proposals_and_another_seed_others(ca
 
 
 async def test_every_archetype_gives_golds_that_pass_on_the_real_verifier(
-    catalogue: Catalogue, sandbox: tuple[VerifierClient, str]
+    catalogue: Catalogue, grounds: Grounds
 ) -> None:
     proposals = await _proposals(catalogue, 300)
     assert Counter(proposal.archetype for proposal in proposals) == dict.fromkeys(Archetype, 30)
-    judged = await judge(*sandbox, 0, proposals)
+    judged = await judge(grounds, 0, proposals)
     passed = Counter(entry.proposal.archetype for entry in judged if entry.reason is None)
     assert all(passed[archetype] >= 20 for archetype in Archetype), passed
     assert {difficulty_of(entry.proposal.gold) for entry in judged if entry.reason is None} == set(Difficulty)
@@ -122,3 +127,54 @@ async def test_rooms_of_the_teacher_know_nothing_of_the_shop(catalogue: Catalogu
     )
     names = {column.name for table in catalogue.tables.values() for column in table.columns if "_" in column.name}
     assert not {name for name in names if re.search(rf"\b{name}\b", code)}
+
+
+AWKWARD = """
+CREATE SCHEMA crm;
+CREATE TABLE crm.sbCustomer ("sbCustId" text PRIMARY KEY, "Order" text, sbCustJoinDt text, is_active boolean, bal real);
+CREATE TABLE crm.sbVisit (visit_id serial PRIMARY KEY, visitor text NOT NULL REFERENCES crm.sbCustomer ("sbCustId"),
+  host text NOT NULL REFERENCES crm.sbCustomer ("sbCustId"), ndc text NOT NULL, -- National Drug Code
+  visitedAt timestamp NOT NULL, "limit" integer NOT NULL);
+"""
+AWKWARD_ROWS = "".join(
+    f"INSERT INTO crm.sbCustomer VALUES ('c{n}', '{'xy'[n % 2]}', '2024-0{1 + n % 9}-10', {n % 3 == 0}, {n}.5);"
+    for n in range(20)
+) + "".join(
+    'INSERT INTO crm.sbVisit (visitor, host, ndc, visitedAt, "limit") VALUES '
+    f"('c{n % 20}', 'c{n % 7}', '{'abc'[n % 3]}', '2024-0{1 + n % 9}-11 10:00', {n % 13});"
+    for n in range(60)
+)
+
+
+async def test_odd_names_several_schemas_and_two_keys_to_one_table_give_golds_that_run(
+    verifier: ServiceProcess,
+) -> None:
+    proposals = await _proposals(read_catalogue(AWKWARD, AWKWARD_ROWS), 300)
+    missing = set(Archetype) - {proposal.archetype for proposal in proposals}
+    assert missing == {Archetype.ANTI_JOIN}, "`no visits` would not say whether as visitor or as host"
+    source = BundleSource(name="awkward", schema_sql=AWKWARD, seed_sql=AWKWARD_ROWS)
+    async with VerifierClient(verifier.url, verifier.token("author"), timeout_seconds=300) as client:
+        made = await client.create_sandbox(SandboxRequest(run_id="awkward", bundle=source))
+        golds = ExecuteRequest(statements=[proposal.gold for proposal in proposals], repeat=1)
+        executed = (await client.execute(made.sandbox_id, golds)).results
+        await client.delete_sandbox(made.sandbox_id)
+    faults = [(result.refused, run.error) for result in executed for run in result.executions]
+    assert {fault for fault in faults if fault != (None, None)} <= {(None, "oversized")}
+    asked = "\n".join(phrasing.question for proposal in proposals for phrasing in proposal.phrasings)
+    for words in ("national drug code", "active flag", "visited date", "visitor order", "host order", "join date"):
+        assert words in asked.lower(), words
+    assert not re.search(r"sbcust|sbvisit|ndc|visitedat|_", asked.lower())
+
+
+@pytest.mark.parametrize("name", ["academic", "broker", "car_dealership", "derm_treatment", "geography", "scholar"])
+async def test_a_database_of_others_gives_every_archetype_its_rows_allow(name: str) -> None:
+    parts = split_sql(given_text(name))
+    proposals = await _proposals(read_catalogue(parts.schema_sql, parts.seed_sql), 250)
+    found = {proposal.archetype for proposal in proposals}
+    has_dates = re.search(r"\b(date|timestamp)\b", parts.schema_sql, re.IGNORECASE) is not None
+    assert set(Archetype) - found == (set() if has_dates else {Archetype.DATE_BUCKETS})
+    assert set(NEEDS) == set(Archetype)
+    assert {difficulty_of(proposal.gold) for proposal in proposals} == set(Difficulty)
+    for proposal in proposals:
+        for asked in proposal.phrasings:
+            assert not re.search(r"[{}]|  |None|total total", asked.question), asked

@@ -64,6 +64,18 @@ INSERT INTO aa_child VALUES (1, NULL, 1, 'ok', '2024-02-29'), (2, 1, 5, 'so so',
 SELECT setval('aa_child_id_seq', 6);
 UPDATE aa_child SET boss = 2 WHERE id = 1;
 INSERT INTO zz_empty (one) VALUES (21);
+CREATE DOMAIN positive AS int CHECK (VALUE > 0);
+CREATE TABLE event (id positive, at date NOT NULL) PARTITION BY RANGE (at);
+CREATE TABLE event_2024 PARTITION OF event FOR VALUES FROM ('2024-01-01') TO ('2025-01-01');
+INSERT INTO event VALUES (1, '2024-05-05'), (2, '2024-06-06');
+CREATE TABLE ring_a (id int PRIMARY KEY, b int NOT NULL);
+CREATE TABLE ring_b (id int PRIMARY KEY, a int NOT NULL REFERENCES ring_a);
+INSERT INTO ring_a VALUES (1, 2), (2, 2);
+INSERT INTO ring_b VALUES (2, 1);
+ALTER TABLE ring_a ADD FOREIGN KEY (b) REFERENCES ring_b;
+CREATE MATERIALIZED VIEW counted AS SELECT count(*) FROM event;
+CREATE FUNCTION doubled(int) RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT 2 * $1';
+CREATE VIEW twice AS SELECT doubled(id) FROM ring_a;
 """
 
 
@@ -80,11 +92,14 @@ def test_pg_dump_comes_back_as_it_was(database: psycopg.Connection, tmp_path: Pa
     ).stdout.decode()  # not text=True: it would change the carriage return in a string
     assert ("COPY public" in dump) is (options == [])
     parts = write_bundle("dump", dump, tmp_path / "dump")
-    emptied(database).execute(parts.schema_sql)
-    database.execute(parts.seed_sql)
+    with emptied(database).transaction():
+        database.execute(parts.schema_sql)
+        database.execute(parts.seed_sql)
     assert contents(database) == original
     assert database.execute("SELECT count(*) FROM seen").fetchone() == (2,)
     assert database.execute("SELECT nextval('aa_child_id_seq')").fetchone() == (7,)
+    assert database.execute("SELECT * FROM counted").fetchone() == (2,)
+    assert database.execute("SELECT sum(doubled) FROM twice").fetchone() == (6,)
     with pytest.raises(psycopg.errors.ForeignKeyViolation):
         database.execute("INSERT INTO aa_child VALUES (9, 77, 1, 'ok', NULL)")
     assert "COMMENT ON TABLE aa_child IS 'children; all of them';" in parts.schema_sql

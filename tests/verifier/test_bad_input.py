@@ -10,7 +10,7 @@ import pytest
 from shared.clients.verifier import VerifierClient
 from shared.contracts.verifier import Status, VerifyItem, VerifyRequest
 from tests.verifier.conftest import VerifierProcess
-from tests.verifier.store import GOLD, sandbox_request, verify_sql
+from tests.verifier.store import GOLD, STORE, sandbox_request, verify_sql
 
 SANDBOX = "bad-input"
 PATH = f"/v1/sandboxes/{SANDBOX}/verify"
@@ -21,7 +21,8 @@ MEGABYTE = 1_000_000
 
 @pytest.fixture
 async def http(verifier: VerifierProcess, client: VerifierClient) -> AsyncIterator[httpx.AsyncClient]:
-    await client.create_sandbox(sandbox_request(SANDBOX))
+    quick = STORE.model_copy(update={"statement_timeout_seconds": 1.0})
+    await client.create_sandbox(sandbox_request(SANDBOX, quick))
     headers = {"authorization": f"Bearer {verifier.token()}"}
     async with httpx.AsyncClient(base_url=verifier.url, headers=headers, timeout=60) as opened:
         yield opened
@@ -57,7 +58,7 @@ async def verdicts_around(http: httpx.AsyncClient, item: dict[str, Any]) -> dict
         (b"", "is no JSON: Expecting value at line 1 column 1"),
         (b"items", "is no JSON: Expecting value at line 1 column 1"),
         (b'{"items": [{"sql": "SELECT 1", "gold": "SELECT 1"}', "is no JSON"),
-        (b"[]", "valid dictionary"),
+        (b"[]", "Input should be an object"),
         (b'{"items": []}', "`items`"),
         (b'{"items": "SELECT 1"}', "`items`"),
         (b'{"items": [7]}', "`items.0`"),

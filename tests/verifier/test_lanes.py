@@ -2,8 +2,9 @@
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
@@ -30,9 +31,10 @@ def test_distinct_tasks_run_once_and_answers_keep_their_order(helpers: ThreadPoo
         ran.append(number)
         return number**2
 
-    assert list(lane.map(square, [3, 1, 3, 2, 1]).items()) == [(3, 9), (1, 1), (2, 4)]
-    assert sorted(ran) == [1, 2, 3]
-    assert lane.map(square, []) == {}
+    with lane:
+        assert list(lane.map(square, [3, 1, 3, 2, 1]).items()) == [(3, 9), (1, 1), (2, 4)]
+        assert sorted(ran) == [1, 2, 3]
+        assert lane.map(square, []) == {}
 
 
 def test_a_lane_alone_uses_its_share_and_no_more(helpers: ThreadPoolExecutor) -> None:
@@ -50,27 +52,27 @@ def test_a_lane_alone_uses_its_share_and_no_more(helpers: ThreadPoolExecutor) ->
         with guard:
             running -= 1
 
-    lane.map(work, range(6))
+    with lane:
+        lane.map(work, range(6))
     assert most == 3
 
 
 def test_a_slot_goes_to_whoever_waits_longest() -> None:
     slots, order = Slots(1), []
-    began = [threading.Event() for _ in range(3)]
 
     def wait_for_turn(number: int) -> None:
-        began[number].set()
-        with slots:
-            order.append(number)
+        slots.acquire()
+        order.append(number)
+        slots.release()
 
     threads = [threading.Thread(target=wait_for_turn, args=(number,)) for number in range(3)]
-    with slots:
-        for number, thread in enumerate(threads):
-            thread.start()
-            while slots.waiting() <= number:
-                time.sleep(0.001)
-    with slots:  # queued behind the three
-        order.append(3)
+    slots.acquire()
+    for number, thread in enumerate(threads):
+        thread.start()
+        while slots.waiting() <= number:
+            time.sleep(0.001)
+    slots.release()
+    wait_for_turn(3)  # queued behind the three
     for thread in threads:
         thread.join()
     assert order == [0, 1, 2, 3]
@@ -87,10 +89,14 @@ def test_a_batch_of_slow_tasks_lets_others_in_after_one_of_them(helpers: ThreadP
         time.sleep(0.03)  # longer than a turn
         finished.append(f"slow {number}")
 
-    batch = threading.Thread(target=lambda: Lane(slots, helpers, 1).map(slow, range(3)))
+    def in_a_lane(work: Callable[[Any], None], tasks: Iterable[object]) -> None:
+        with Lane(slots, helpers, 1) as lane:
+            lane.map(work, tasks)
+
+    batch = threading.Thread(target=in_a_lane, args=(slow, range(3)))
     batch.start()
     eventually(started)
-    other = threading.Thread(target=lambda: Lane(slots, helpers, 1).map(finished.append, ["quick"]))
+    other = threading.Thread(target=in_a_lane, args=(finished.append, ["quick"]))
     other.start()
     while not slots.waiting():
         time.sleep(0.001)
@@ -108,9 +114,11 @@ def test_an_abandoned_lane_begins_nothing_more(helpers: ThreadPoolExecutor) -> N
         ran.append(number)
         lane.abandon()
 
-    with pytest.raises(Abandoned):
+    with pytest.raises(Abandoned), lane:
         lane.map(work, range(100))
     assert len(ran) <= 2
+    with pytest.raises(Abandoned), lane:
+        pytest.fail("it was abandoned while it waited")
     assert slots.free() == 2
 
 
@@ -121,7 +129,19 @@ def test_an_error_ends_the_batch_and_frees_the_slots(helpers: ThreadPoolExecutor
         ran.append(number)
         raise ValueError(number)
 
-    with pytest.raises(ValueError):
-        Lane(slots, helpers, share=4).map(work, range(100))
+    with pytest.raises(ValueError), Lane(slots, helpers, share=4) as lane:
+        lane.map(work, range(100))
     assert len(ran) <= 4
     assert slots.free() == 4
+
+
+def test_callers_whose_helpers_wait_for_a_slot_do_not_block_each_other(helpers: ThreadPoolExecutor) -> None:
+    slots = Slots(2)
+
+    def batch() -> int:
+        with Lane(slots, helpers, share=4) as lane:
+            return len(lane.map(lambda _: time.sleep(0.001), range(20)))
+
+    with ThreadPoolExecutor(8) as callers:
+        assert [call.result(WAIT_SECONDS) for call in [callers.submit(batch) for _ in range(8)]] == [20] * 8
+    assert (slots.free(), slots.waiting()) == (2, 0)

@@ -22,7 +22,10 @@ START_SECONDS = 20.0
 STOP_SECONDS = 10.0
 """Grace for a clean shutdown (templates only; sandboxes are killed)."""
 
-_POLL_SECONDS = 0.004
+SOCKET = ".s.PGSQL.5432"
+"""Appears when the server begins to listen."""
+
+_POLL_SECONDS = 0.002
 
 _spawner = ThreadPoolExecutor(max_workers=1, thread_name_prefix="sandbox-spawner")
 """Starts every server. "Die with parent" means the parent *thread*, so it must be one that lives as long as we do."""
@@ -37,7 +40,6 @@ class Server:
         self._database = database
         self._isolation = isolation
         self._process: subprocess.Popen[bytes] | None = None
-        self._postmaster: psutil.Process | None = None
 
     @property
     def host(self) -> str:
@@ -54,15 +56,16 @@ class Server:
         deadline = time.monotonic() + START_SECONDS
         while True:
             try:
+                if not (self.folder / "s" / SOCKET).exists():
+                    raise psycopg.OperationalError("it has no socket yet")
                 psycopg.connect(host=self.host, user=Role.ADMIN, dbname=self._database, connect_timeout=5).close()
-                break
+                return
             except psycopg.OperationalError as error:
                 if self._process.poll() is not None or time.monotonic() > deadline:
                     reason = self._log_tail() or str(error)
                     self.kill()
                     raise SandboxFailed(f"Postgres did not start: {reason}") from error
                 time.sleep(_POLL_SECONDS)
-        self._postmaster = self._find_postmaster()
 
     def _spawn(self, argv: list[str]) -> subprocess.Popen[bytes]:
         with (self.folder / "log").open("ab") as sink:
@@ -70,14 +73,12 @@ class Server:
                 argv, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=sink, stderr=sink, start_new_session=True
             )
 
-    def _find_postmaster(self) -> psutil.Process:
-        """bwrap itself stays outside as the parent; Postgres is its child."""
-        if self._process is None:
-            raise SandboxFailed("the server was not started")
-        process = psutil.Process(self._process.pid)
-        if process.name() == "postgres":
-            return process
-        return next(child for child in process.children() if child.name() in ("postgres", "bwrap"))
+    def _postmaster(self) -> psutil.Process:
+        """bwrap itself stays outside as the parent; Postgres is its child. Raises SandboxFailed."""
+        for process in self.processes():
+            if process.name() == "postgres":
+                return process
+        raise SandboxFailed("the server is gone")
 
     def _log_tail(self) -> str:
         with contextlib.suppress(OSError):
@@ -90,9 +91,9 @@ class Server:
 
     def shut_down(self) -> None:
         """A clean shutdown, so that the data folder may be copied. Raises SandboxFailed."""
-        if self._process is None or self._postmaster is None:
+        if self._process is None:
             raise SandboxFailed("the server was not started")
-        self._postmaster.send_signal(signal.SIGINT)
+        self._postmaster().send_signal(signal.SIGINT)
         try:
             self._process.wait(STOP_SECONDS)
         except subprocess.TimeoutExpired as error:
@@ -103,7 +104,7 @@ class Server:
         """End it and all it started, at once. Idempotent; never raises."""
         if self._process is None:
             return
-        end_processes(self.folder, *self.processes()[:1])
+        end_processes(self.folder, *self.processes())
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(STOP_SECONDS)
         remove_segments(self.folder)
@@ -114,9 +115,9 @@ class Server:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def processes(self) -> list[psutil.Process]:
-        """Those it consists of now."""
+        """Those it consists of now; none once the first is dead, whose id may be another's by then."""
         with contextlib.suppress(psutil.Error):
-            if self._process is not None:
+            if self._process is not None and self.alive():
                 process = psutil.Process(self._process.pid)
                 return [process, *process.children(recursive=True)]
         return []

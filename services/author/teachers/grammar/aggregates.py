@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from services.author.catalogue import Column
-from services.author.teachers.grammar.material import NOT_ADDITIVE, Material, satisfying
+from services.author.teachers.grammar.material import Material, satisfying
 from services.author.teachers.grammar.predicates import Predicate
 from services.author.teachers.grammar.scope import Scope
 from services.author.teachers.grammar.styles import Style
@@ -37,14 +37,16 @@ def of_measure(scope: Scope, material: Material, used: Sequence[Column], nullabl
         return None
     label = material.label(scope, column)
     functions = ["avg", "min", "max"]
-    if not any(word in column.name for word in NOT_ADDITIVE):
+    if material.roles.is_additive(column):
         functions += ["sum", "sum"]
     function = material.random.choice(functions)
     field = {"avg": "average", "min": "lowest", "max": "highest", "sum": "total"}[function]
 
     def say(style: Style) -> str:
         form: str = getattr(style, field)
-        return form.format(l=label)
+        return (
+            form.format(l=label).replace("total total ", "sum of total ").replace("average average ", "mean average ")
+        )
 
     return Aggregate(f"{function}({scope.reference(column)})", column, say)
 
@@ -59,6 +61,11 @@ def over_rows(figure: Aggregate, entities: str, phrases: str, style: Style) -> s
     """`average price of products with stock over 20`; a count already names what it counts."""
     said = figure.say(style)
     return f"{said}{phrases}" if figure.column is None else f"{said} of {entities}{phrases}"
+
+
+def by_group(said: str, conditions: Sequence[Predicate], per: str) -> str:
+    """What is asked for of each group, set off from conditions, which `per` would seem to belong to."""
+    return f"{said}, {per}" if conditions else f"{said} {per}"
 
 
 def group_sizes(scope: Scope, conditions: list[Predicate], group: Column) -> list[int]:

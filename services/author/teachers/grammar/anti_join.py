@@ -17,7 +17,7 @@ def _reference(material: Material) -> ForeignKey | None:
 
 def _absent(child: Scope, key: ForeignKey, conditions: list[Predicate], material: Material) -> str:
     """The NOT EXISTS."""
-    correlation = f"{key.table}.{key.column} = {key.references}.{key.referenced}"
+    correlation = " = ".join(child.qualified(column) for column in child.ends(key))
     rest = f" AND {material.all_of(child, conditions)}" if conditions else ""
     return f"NOT EXISTS (SELECT 1 FROM {child.sql} WHERE {correlation}{rest})"
 
@@ -35,19 +35,20 @@ def _draft(material: Material, is_count: bool) -> Draft | None:
     shown = material.shown(parent.base, material.random.choice((1, 1, 2)))
     if inner is None or outer is None or not shown:
         return None
-    referring = catalogue.column(key.table, key.column)
+    referring, identity = child.ends(key)
     taken = {row[referring] for row in child.rows if all(p.holds(row[p.column]) for p in inner)}
-    identity = catalogue.column(key.references, key.referenced)
     left = [r for r in parent.rows if r[identity] not in taken and all(p.holds(r[p.column]) for p in outer)]
     if not left or (len(left) > 50 and not is_count):
         return None
-    columns = "count(*)" if is_count else ", ".join(column.name for column in shown)
+    columns = "count(*)" if is_count else ", ".join(column.sql for column in shown)
     restrictions = f"{material.all_of(parent, outer)} AND " if outer else ""
     sql = f"SELECT {columns} FROM {parent.sql} WHERE {restrictions}{_absent(child, key, inner, material)}"
 
     def say(style: Style) -> str:
-        what = "number" if is_count else listing([material.label(parent, column) for column in shown])
         entities, others = material.labels.table(key.references), material.labels.table(key.table)
+        what = "number" if is_count else listing([material.label(parent, column) for column in shown])
+        if not is_count:
+            entities = material.each(parent, shown, entities)
         lacking = style.lacking.format(t=others) + material.phrases(child, inner, style)
         restricted = f"{material.phrases(parent, outer, style)} and" if outer else ""
         return f"{what} of {entities}{restricted} {lacking}"
@@ -66,3 +67,5 @@ def number(material: Material) -> Draft | None:
 
 
 FORMS = (rows, rows, rows, number)
+NEEDS = "a reference between two tables that leaves some rows unreferred to"
+"""What a schema and its rows must have for it."""

@@ -18,11 +18,14 @@ class Bucket:
     per: str
 
 
+POOLED = " across all years"
+"""Twelve calendar months, not each year's own."""
+
 BUCKETS = (
     Bucket("extract(year FROM {c})", "year", "year of {l}"),
     Bucket("date_trunc('month', {c})::date", "first day of month", "month of {l}"),
     Bucket("date_trunc('quarter', {c})::date", "first day of quarter", "quarter of {l}"),
-    Bucket("extract(month FROM {c})", "month number", "calendar month of {l}"),
+    Bucket("extract(month FROM {c})", "month number", "calendar month of {l}" + POOLED),
     Bucket("extract(isodow FROM {c})", "weekday number, Monday as 1,", "weekday of {l}"),
 )
 
@@ -41,18 +44,20 @@ def figures(material: Material) -> Draft | None:
     )
     if conditions is None:
         return None
-    if "year" not in bucket.sql and material.chance(0.4):
+    is_one_year = "year" not in bucket.sql and material.chance(0.4)
+    if is_one_year:
         year = material.random.choice(sorted({int(str(value)[:4]) for value in material.roles.values[date]}))
         conditions.append(Predicate(date, Operator.YEAR, (year,)))
     scope = scope.narrowed(material.used(conditions, date))
     figure = aggregates.any_figure(scope, material, material.used(conditions))
-    sql = f"SELECT {bucket.sql.format(c=scope.reference(date))}, {figure.sql} FROM {scope.sql}"
+    sql = f"SELECT {bucket.sql.format(c=date.as_date(scope.reference(date)))}, {figure.sql} FROM {scope.sql}"
     sql += f"{material.where(scope, conditions)} GROUP BY 1"
     label, entities = material.label(scope, date), material.labels.table(scope.base.name)
+    per = bucket.per.removesuffix(POOLED) if is_one_year else bucket.per
 
     def say(style: Style) -> str:
         said = aggregates.over_rows(figure, entities, material.phrases(scope, conditions, style), style)
-        return f"{bucket.noun} and {said} {style.per.format(l=bucket.per.format(l=label))}"
+        return aggregates.by_group(f"{bucket.noun} and {said}", conditions, style.per.format(l=per.format(l=label)))
 
     return Draft(sql, say)
 
@@ -68,19 +73,20 @@ def busiest(material: Material) -> Draft | None:
     if conditions is None:
         return None
     bound = material.random.randint(2, 12)
-    expression = bucket.sql.format(c=date.name)
+    expression = bucket.sql.format(c=date.as_date(date.sql))
     sql = f"SELECT {expression}, count(*) FROM {scope.sql}{material.where(scope, conditions)}"
     sql += f" GROUP BY 1 HAVING count(*) > {bound}"
     label, entities = material.label(scope, date), material.labels.table(scope.base.name)
 
     def say(style: Style) -> str:
-        per = style.per.format(l=bucket.per.format(l=label))
         phrases = material.phrases(scope, conditions, style)
         kept = "such " if conditions else ""
-        many = style.many.format(v=bound)
-        return f"{bucket.noun} and number of {entities}{phrases} {per}, only if there are {many} {kept}{entities}"
+        groups = style.kept.format(l=bucket.per.format(l=label), v=bound, t=kept + entities)
+        return aggregates.by_group(f"{bucket.noun} and number of {entities}{phrases}", conditions, groups)
 
     return Draft(sql, say)
 
 
 FORMS = (figures, figures, figures, busiest)
+NEEDS = "a date or timestamp that is never NULL"
+"""What a schema and its rows must have for it."""

@@ -17,6 +17,8 @@ class Figure:
 
     sql: str
     say: Callable[[Style], str]
+    within: bool = False
+    """A share or rate of each group's own rows: `by country` could also mean its spread over the groups."""
 
 
 def _row_expression(material: Material, scope: Scope) -> Figure | None:
@@ -41,7 +43,8 @@ def _row_expression(material: Material, scope: Scope) -> Figure | None:
             first, second = second, first
     names = [material.label(scope, column) for column in (first, second)]
     said = f"days from {names[1]} to {names[0]}" if kind == "days" else f"{names[0]} {word} {names[1]}"
-    return Figure(f"{scope.reference(first)} {sign} {scope.reference(second)}", lambda style: said)
+    written = (column.as_date(scope.reference(column)) for column in (first, second))
+    return Figure(f" {sign} ".join(written), lambda style: said)
 
 
 def of_rows(material: Material) -> Draft | None:
@@ -52,11 +55,12 @@ def of_rows(material: Material) -> Draft | None:
     shown = material.shown(scope.base, 1) if scope else []
     if scope is None or figure is None or conditions is None or not shown:
         return None
-    sql = f"SELECT {shown[0].name}, {figure.sql} FROM {scope.sql}{material.where(scope, conditions)}"
+    sql = f"SELECT {shown[0].sql}, {figure.sql} FROM {scope.sql}{material.where(scope, conditions)}"
 
     def say(style: Style) -> str:
         columns = listing([material.label(scope, shown[0]), figure.say(style)])
-        return f"{columns} of {material.labels.table(scope.base.name)}{material.phrases(scope, conditions, style)}"
+        entities = material.each(scope, shown, material.labels.table(scope.base.name))
+        return f"{columns} of {entities}{material.phrases(scope, conditions, style)}"
 
     return Draft(sql, say)
 
@@ -83,7 +87,9 @@ def _share(material: Material, scope: Scope, used: Sequence[Column]) -> Figure |
         return None
     entities = material.labels.table(scope.base.name)
     sql = f"100.0 * count(*) FILTER (WHERE {material.all_of(scope, condition)}) / count(*)"
-    return Figure(sql, lambda style: f"percentage of {entities}{material.phrases(scope, condition, style)}")
+    return Figure(
+        sql, lambda style: f"percentage of {entities}{material.phrases(scope, condition, style)}", within=True
+    )
 
 
 def _per_thing(material: Material, scope: Scope, used: Sequence[Column]) -> Figure | None:
@@ -93,9 +99,11 @@ def _per_thing(material: Material, scope: Scope, used: Sequence[Column]) -> Figu
     if key is None or material.catalogue.column(key.table, key.column).nullable:
         return None
     entities, thing = material.labels.table(key.table), material.labels.role(key)
+    if any(group.unique and group.table == key.references for group in used):  # one thing a group: its share tells more
+        return Figure("100.0 * count(*) / sum(count(*)) OVER ()", lambda style: f"percentage of all the {entities}")
     column = scope.reference(material.catalogue.column(key.table, key.column))
     sql = f"1.0 * count(*) / count(DISTINCT {column})"
-    return Figure(sql, lambda style: f"average number of {entities} per {thing}")
+    return Figure(sql, lambda style: f"average number of {entities} per {thing} that has any", within=True)
 
 
 def _range(material: Material, scope: Scope, used: Sequence[Column]) -> Figure | None:
@@ -155,9 +163,12 @@ def grouped(material: Material) -> Draft | None:
     sql = f"SELECT {column}, {figure.sql} FROM {scope.sql}{material.where(scope, conditions)} GROUP BY {column}"
 
     def say(style: Style) -> str:
-        return f"{label} and {figure.say(style)} {style.per.format(l=label)}{material.among(scope, conditions, style)}"
+        per = f"within each {label}" if figure.within else style.per.format(l=label)
+        return f"{label} and {figure.say(style)} {per}{material.among(scope, conditions, style)}"
 
     return Draft(sql, say)
 
 
 FORMS = (of_rows, overall, overall, grouped, grouped)
+NEEDS = "numbers or dates to compute with, or a value with few different ones"
+"""What a schema and its rows must have for it."""

@@ -3,7 +3,7 @@
 from services.author.teachers.grammar import aggregates
 from services.author.teachers.grammar.labels import listing
 from services.author.teachers.grammar.material import Draft, Material
-from services.author.teachers.grammar.predicates import is_dated
+from services.author.teachers.grammar.predicates import Operator, is_dated
 from services.author.teachers.grammar.styles import Style
 
 
@@ -18,13 +18,16 @@ def rows(material: Material) -> Draft | None:
         return None
     order = material.measure(scope.base.columns, nullable=False) if material.chance(0.25) else None
     descending = material.chance(0.6)
-    sql = f"SELECT {', '.join(column.name for column in shown)} FROM {scope.sql}{material.where(scope, conditions)}"
+    if order in [predicate.column for predicate in conditions if predicate.operator is Operator.EQUAL]:
+        order = None  # all rows are alike in it
+    sql = f"SELECT {', '.join(column.sql for column in shown)} FROM {scope.sql}{material.where(scope, conditions)}"
     if order is not None:
-        sql += f" ORDER BY {order.name}{' DESC' if descending else ''}"
+        sql += f" ORDER BY {order.sql}{' DESC' if descending else ''}"
 
     def say(style: Style) -> str:
         columns = listing([material.label(scope, column) for column in shown])
-        text = f"{columns} of {material.labels.table(scope.base.name)}{material.phrases(scope, conditions, style)}"
+        entities = material.each(scope, shown, material.labels.table(scope.base.name))
+        text = f"{columns} of {entities}{material.phrases(scope, conditions, style)}"
         if order is None:
             return text
         form = style.descending if descending else style.ascending
@@ -52,14 +55,16 @@ def number(material: Material) -> Draft | None:
 def extreme_date(material: Material) -> Draft | None:
     """`SELECT max(ordered_on) FROM orders WHERE …`: when the first or last was."""
     scope = material.scope(0)
-    column = material.pick([c for c in scope.base.columns if is_dated(c)]) if scope else None
+    column = (
+        material.pick([c for c in scope.base.columns if is_dated(c) and material.roles.values[c]]) if scope else None
+    )
     if scope is None or column is None:
         return None
     conditions = material.conditions(scope, material.random.choice((1, 2)), maximum=10**9, excluded=[column])
     if conditions is None:
         return None
     function, word = material.random.choice((("min", "earliest"), ("max", "latest")))
-    sql = f"SELECT {function}({column.name}) FROM {scope.sql}{material.where(scope, conditions)}"
+    sql = f"SELECT {function}({column.sql}) FROM {scope.sql}{material.where(scope, conditions)}"
 
     def say(style: Style) -> str:
         entities = material.labels.table(scope.base.name)
@@ -69,3 +74,5 @@ def extreme_date(material: Material) -> Draft | None:
 
 
 FORMS = (rows, rows, rows, number, number, extreme_date)
+NEEDS = "a table with rows and a column to restrict by: a number, a date, a flag, or text with few values"
+"""What a schema and its rows must have for it."""

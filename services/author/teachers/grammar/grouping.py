@@ -31,7 +31,8 @@ def figures(material: Material) -> Draft | None:
         phrases = material.phrases(scope, conditions, style)
         spoken = [aggregates.over_rows(figure, entities, "", style) for figure in found[:-1]]
         spoken.append(aggregates.over_rows(found[-1], entities, phrases, style))
-        return f"{label} and {' and '.join(spoken)} {style.per.format(l=label)}"
+        said = f"{label} and {' and '.join(spoken)}"
+        return aggregates.by_group(said, conditions, style.per.format(l=label))
 
     return Draft(sql, say)
 
@@ -60,12 +61,12 @@ def having(material: Material) -> Draft | None:
     def say(style: Style) -> str:
         said = aggregates.over_rows(figure, entities, material.phrases(scope, conditions, style), style)
         kept = "such " if conditions else ""
-        return (
-            f"{label} and {said} {style.per.format(l=label)}, only if there are "
-            f"{style.many.format(v=bound)} {kept}{entities}"
-        )
+        groups = style.kept.format(l=label, v=bound, t=kept + entities)
+        return aggregates.by_group(f"{label} and {said}", conditions, groups)
 
     return Draft(sql, say)
 
 
 FORMS = (figures, figures, having)
+NEEDS = "text or a whole number with few values that repeat, never NULL"
+"""What a schema and its rows must have for it."""

@@ -25,7 +25,8 @@ def rows(material: Material) -> Draft | None:
 
     def say(style: Style) -> str:
         columns = listing([material.label(scope, column) for column in shown])
-        return f"{columns} of {material.labels.table(scope.base.name)}{material.phrases(scope, conditions, style)}"
+        entities = material.each(scope, shown, material.labels.table(scope.base.name))
+        return f"{columns} of {entities}{material.phrases(scope, conditions, style)}"
 
     return Draft(sql, say)
 
@@ -54,3 +55,5 @@ def number(material: Material) -> Draft | None:
 
 
 FORMS = (rows, rows, rows, number)
+NEEDS = "a reference between two tables, declared or shown by names and values, that is never NULL"
+"""What a schema and its rows must have for it."""

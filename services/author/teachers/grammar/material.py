@@ -3,16 +3,16 @@
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
+from decimal import ROUND_HALF_EVEN, Decimal
 from random import Random
 from typing import TypeVar
 
 from services.author.catalogue import Catalogue, Column, Kind, Table
-from services.author.seed_rows import Value
 from services.author.teachers.grammar.labels import Labels
 from services.author.teachers.grammar.predicates import Operator, Predicate, is_dated
 from services.author.teachers.grammar.scope import JoinedRow, Scope, scopes_of
 from services.author.teachers.grammar.styles import Style
+from shared.seed_rows import Value
 
 MAXIMUM_ROWS = 50
 """Longer results are rejected by the gates."""
@@ -21,6 +21,16 @@ MAXIMUM_CATEGORIES = 12
 NUMERIC = (Kind.INTEGER, Kind.DECIMAL, Kind.FLOAT)
 NOT_ADDITIVE = ("price", "rating", "percent", "rate", "year", "age", "lead", "weight", "height", "salary")
 """Measures whose sum means nothing to a person, by a part of their names."""
+NOT_ADDITIVE_WORDS = (
+    *("open", "high", "low", "close", "density", "score", "altitude", "elevation", "latitude", "longitude", "index"),
+    *("temperature", "ratio", "percentage", "rank", "level", "limit", "average"),
+)
+"""The same by whole words."""
+NO_MEASURES = ("id", "code", "zip", "phone", "fax", "epoch", "year")
+"""Numbers one does not compute with, by a word of their names."""
+
+SMALL = 3
+"""Fractions up to so much are compared with tenths, larger numbers with whole ones."""
 
 Item = TypeVar("Item")
 
@@ -52,7 +62,17 @@ class Roles:
 
     def is_measure(self, column: Column) -> bool:
         """A number one computes with."""
-        return column.kind in NUMERIC and not self._catalogue.is_key(column) and bool(self.values[column])
+        is_number = column.kind in NUMERIC and not self._catalogue.is_key(column) and bool(self.values[column])
+        return is_number and not any(word in NO_MEASURES for word in column.words)
+
+    def is_additive(self, column: Column) -> bool:
+        """Whether a sum of the number means something."""
+        named = any(part in column.name for part in NOT_ADDITIVE)
+        return not named and not any(word in NOT_ADDITIVE_WORDS for word in column.words)
+
+    def is_year(self, column: Column) -> bool:
+        """A year kept as a number: compared and grouped by, never averaged."""
+        return column.kind is Kind.INTEGER and "year" in column.words and not self._catalogue.is_key(column)
 
     def is_category(self, column: Column) -> bool:
         """A text with few values that repeat."""
@@ -66,7 +86,7 @@ class Roles:
     def is_shown(self, column: Column) -> bool:
         """Worth listing: anything but keys to other tables, flags and exotic types."""
         is_own_key = column.name in self._catalogue.tables[column.table].primary_key
-        plain = column.kind not in (Kind.OTHER, Kind.BOOLEAN)
+        plain = column.kind not in (Kind.OTHER, Kind.BOOLEAN) and bool(self.values[column])
         return plain and (is_own_key or not self._catalogue.is_key(column))
 
 
@@ -94,7 +114,11 @@ class Material:
 
     def label(self, scope: Scope, column: Column) -> str:
         """What the column is called where `scope` is spoken of."""
-        return self.labels.own(column) if column.table == scope.base.name else self.labels.full(column)
+        if column.table == scope.base.name:
+            return self.labels.own(column)
+        key = next(key for key in scope.joins if key.references == column.table)  # whose columns a scope has, it joins
+        rivals = [k for k in self.catalogue.foreign_keys if (k.table, k.references) == (key.table, key.references)]
+        return self.labels.full(column) if len(rivals) == 1 else self.labels.by_role(key, column)
 
     def measure(self, columns: Sequence[Column], nullable: bool = True) -> Column | None:
         """A number to compute with."""
@@ -112,7 +136,9 @@ class Material:
         if column.table != scope.base.name and self.roles.is_name(column) and column.unique:
             return len(self.roles.values[column]) <= MAXIMUM_ROWS
         coarse = column.kind is Kind.INTEGER and len(self.roles.values[column]) <= 6
-        return self.roles.is_category(column) or (coarse and self.roles.is_measure(column))
+        return self.roles.is_category(column) or (
+            coarse and (self.roles.is_measure(column) or self.roles.is_year(column))
+        )
 
     def shown(self, table: Table, number: int) -> list[Column]:
         """Columns to list: the table's name or key first, then others."""
@@ -154,7 +180,7 @@ class Material:
             found += [Operator.MISSING, Operator.PRESENT]
         if self.roles.is_category(column):
             found += [Operator.EQUAL] * 4 + [Operator.EITHER]
-        elif self.roles.is_measure(column):
+        elif self.roles.is_measure(column) or self.roles.is_year(column):
             found += [Operator.GREATER, Operator.LESS] * 2 + [Operator.AT_LEAST, Operator.AT_MOST, Operator.BETWEEN]
             if column.kind is Kind.INTEGER and len(self.roles.values[column]) <= MAXIMUM_CATEGORIES:
                 found += [Operator.EQUAL] * 3
@@ -164,10 +190,12 @@ class Material:
             found += [Operator.TRUE, Operator.FALSE] * 2
         return found
 
-    def _threshold(self, values: Sequence[Value]) -> int:
+    def _threshold(self, values: Sequence[Value]) -> int | Decimal:
         """A round number between the smallest and the largest value."""
         low, high = len(values) // 10, max(len(values) * 9 // 10, len(values) // 10 + 1)
         value = Decimal(str(values[self.random.randrange(low, high)]))
+        if abs(Decimal(str(values[-1]))) < SMALL and not all(isinstance(one, int) for one in values):
+            return value.quantize(Decimal("0.1"), ROUND_HALF_EVEN)
         digits = max(len(str(int(abs(value)))) - 2, 0)
         return round(int(value), -digits)
 
@@ -216,6 +244,14 @@ class Material:
             for predicate in conditions
         ]
         return " " + " and ".join(found) if found else ""
+
+    def each(self, scope: Scope, shown: Sequence[Column], entities: str) -> str:
+        """The rows whose columns are listed: `customers`, or `each of the customers` where no column tells them apart.
+
+        "The country of customers" may as well mean each country once.
+        """
+        is_told = any(column.table == scope.base.name and column.unique for column in shown)
+        return entities if is_told else f"each of the {entities}"
 
     def among(self, scope: Scope, conditions: Sequence[Predicate], style: Style) -> str:
         """`, among products with stock over 20`, or nothing: the rows that something is chosen from."""

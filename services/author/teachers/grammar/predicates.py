@@ -7,8 +7,8 @@ from enum import StrEnum
 from typing import Any
 
 from services.author.catalogue import Column, Kind
-from services.author.seed_rows import Value
 from services.author.teachers.grammar.styles import Style
+from shared.seed_rows import Value
 
 
 class Operator(StrEnum):
@@ -88,7 +88,8 @@ class Predicate:
     def sql(self, reference: str) -> str:
         """The condition on a column written as `reference`."""
         first, second = self._pair()
-        return _SQL[self.operator].format(c=reference, v=literal(first), w=literal(second))
+        written = self.column.as_date(reference) if self.operator is Operator.YEAR else reference
+        return _SQL[self.operator].format(c=written, v=literal(first), w=literal(second))
 
     def holds(self, value: Value) -> bool:
         """Whether SQL would call the condition true of this value. Dates compare as ISO text."""

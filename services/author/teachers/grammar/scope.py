@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from services.author.catalogue import Catalogue, Column, ForeignKey, Table
-from services.author.seed_rows import Value
+from shared.seed_rows import Value
 
 JoinedRow = dict[Column, Value]
 
@@ -41,7 +41,7 @@ class Scope:
     @cached_property
     def keys(self) -> frozenset[Column]:
         """The referenced columns of the joins: what the base shows as well."""
-        return frozenset(self.catalogue.column(key.references, key.referenced) for key in self.joins)
+        return frozenset(self.ends(key)[1] for key in self.joins)
 
     @cached_property
     def rows(self) -> tuple[JoinedRow, ...]:
@@ -50,7 +50,7 @@ class Scope:
         for key in self.joins:
             target = self.catalogue.tables[key.references]
             parents = {row.get(key.referenced): _keyed(target, row) for row in target.rows}
-            referencing = self.catalogue.column(key.table, key.column)
+            referencing, _ = self.ends(key)
             rows = [
                 {**row, **parents[row[referencing]]}
                 for row in rows
@@ -72,18 +72,28 @@ class Scope:
         """The column as SQL writes it here: qualified only where its bare name would be ambiguous."""
         holders = [table for table in self.tables if any(other.name == column.name for other in table.columns)]
         if len(holders) == 1 or column.name in self._merged:
-            return column.name
-        return f"{column.table}.{column.name}"
+            return column.sql
+        return self.qualified(column)
+
+    def qualified(self, column: Column) -> str:
+        """The column with its table."""
+        return f"{self.catalogue.tables[column.table].sql}.{column.sql}"
+
+    def ends(self, key: ForeignKey) -> tuple[Column, Column]:
+        """The referencing column and the referenced one."""
+        return self.catalogue.column(key.table, key.column), self.catalogue.column(key.references, key.referenced)
 
     @cached_property
     def sql(self) -> str:
         """The FROM clause without the word FROM."""
-        text = self.base.name
+        text = self.base.sql
         for key in self.joins:
+            referencing, referenced = self.ends(key)
+            text += f" JOIN {self.catalogue.tables[key.references].sql}"
             if self._uses(key):
-                text += f" JOIN {key.references} USING ({key.column})"
+                text += f" USING ({referencing.sql})"
             else:
-                text += f" JOIN {key.references} ON {key.references}.{key.referenced} = {key.table}.{key.column}"
+                text += f" ON {self.qualified(referenced)} = {self.qualified(referencing)}"
         return text
 
 

@@ -12,7 +12,7 @@ def _own_key(material: Material) -> ForeignKey | None:
 
 
 def _aliased(predicates: list[Predicate], alias: str) -> str:
-    return "".join(f" AND {predicate.sql(f'{alias}.{predicate.column.name}')}" for predicate in predicates)
+    return "".join(f" AND {predicate.sql(f'{alias}.{predicate.column.sql}')}" for predicate in predicates)
 
 
 def pairs(material: Material) -> Draft | None:
@@ -27,22 +27,24 @@ def pairs(material: Material) -> Draft | None:
     theirs = material.conditions(scope, material.random.choice((0, 1)), usable, maximum=10**9)
     if not left or not right or mine is None or theirs is None:
         return None
-    shown = [f"a.{left[0].name}", f"b.{right[-1].name}"]
+    shown = [f"a.{left[0].sql}", f"b.{right[-1].sql}"]
     compared = material.pick([c for c in usable if material.roles.is_measure(c)]) if material.chance(0.3) else None
     same = material.pick([c for c in usable if material.roles.is_category(c)]) if material.chance(0.3) else None
-    sql = f"SELECT {', '.join(shown)} FROM {key.table} a JOIN {key.table} b ON b.{key.referenced} = a.{key.column}"
+    referencing, referenced = scope.ends(key)
+    table = scope.base.sql
+    sql = f"SELECT {', '.join(shown)} FROM {table} a JOIN {table} b ON b.{referenced.sql} = a.{referencing.sql}"
     conditions = _aliased(mine, "a") + _aliased(theirs, "b")
-    conditions += f" AND a.{compared.name} > b.{compared.name}" if compared else ""
-    conditions += f" AND a.{same.name} = b.{same.name}" if same else ""
+    conditions += f" AND a.{compared.sql} > b.{compared.sql}" if compared else ""
+    conditions += f" AND a.{same.sql} = b.{same.sql}" if same else ""
     if conditions:
         sql += " WHERE " + conditions.removeprefix(" AND ")
-    row, role = material.labels.row(key.table), material.labels.role(key)
+    role = material.labels.role(key)
 
     def say(style: Style) -> str:
-        text = f"{material.label(scope, left[0])} of {material.labels.table(key.table)}"
+        text = f"{material.label(scope, left[0])} of {material.each(scope, left, material.labels.table(key.table))}"
         text += material.phrases(scope, mine, style)
-        text += f" and the {material.label(scope, right[-1])} of their {role} {row}"
-        text += f",{material.phrases(scope, theirs, style)} for the {role}" if theirs else ""
+        text += f" and the {material.label(scope, right[-1])} of their {role}"
+        text += material.phrases(scope, theirs, style)
         text += f", if their {material.label(scope, compared)} is higher than the {role}'s" if compared else ""
         text += f", if both have the same {material.label(scope, same)}" if same else ""
         return text
@@ -83,16 +85,17 @@ def peers(material: Material) -> Draft | None:
     ]
     if not 1 <= len(found) <= 50:
         return None
-    columns = ", ".join(f"b.{column.name}" for column in shown)
-    sql = f"SELECT {columns} FROM {scope.base.name} a JOIN {scope.base.name} b USING ({shared.name})"
-    sql += f" WHERE a.{key.name} = {literal(one[key])} AND b.{key.name} <> {literal(one[key])}"
-    sql += f" AND b.{compared.name} > a.{compared.name}" if compared else ""
-    row, entities = material.labels.row(scope.base.name), material.labels.table(scope.base.name)
+    columns = ", ".join(f"b.{column.sql}" for column in shown)
+    sql = f"SELECT {columns} FROM {scope.base.sql} a JOIN {scope.base.sql} b USING ({shared.sql})"
+    sql += f" WHERE a.{key.sql} = {literal(one[key])} AND b.{key.sql} <> {literal(one[key])}"
+    sql += f" AND b.{compared.sql} > a.{compared.sql}" if compared else ""
+    row = material.labels.row(scope.base.name)
+    entities = material.each(scope, shown, f"other {material.labels.table(scope.base.name)}")
 
     def say(style: Style) -> str:
         columns = " and ".join(material.label(scope, column) for column in shown)
-        text = f"{columns} of other {entities} {style.same.format(l=material.label(scope, shared))} {row} {one[key]}"
-        return text + (f" and a higher {material.label(scope, compared)}" if compared else "")
+        text = f"{columns} of {entities} {style.same.format(l=material.label(scope, shared))} {row} {one[key]}"
+        return text + (f" {style.higher.format(l=material.label(scope, compared))}" if compared else "")
 
     return Draft(sql, say)
 
@@ -107,12 +110,12 @@ def twins(material: Material) -> Draft | None:
     conditions = material.conditions(scope, 1, [c for c in scope.base.columns if c != shared], maximum=10**9)
     if conditions is None:
         return None
-    table = scope.base.name
-    sql = f"SELECT count(*) FROM {table} a JOIN {table} b USING ({shared.name})"
-    sql += f" WHERE a.{key.name} < b.{key.name}{_aliased(conditions, 'a')}{_aliased(conditions, 'b')}"
+    table = scope.base.sql
+    sql = f"SELECT count(*) FROM {table} a JOIN {table} b USING ({shared.sql})"
+    sql += f" WHERE a.{key.sql} < b.{key.sql}{_aliased(conditions, 'a')}{_aliased(conditions, 'b')}"
 
     def say(style: Style) -> str:
-        entities = material.labels.table(table)
+        entities = material.labels.table(scope.base.name)
         phrases = material.phrases(scope, conditions, style)
         return f"number of pairs of {entities}{phrases} that share the same {material.label(scope, shared)}"
 
@@ -120,3 +123,5 @@ def twins(material: Material) -> Draft | None:
 
 
 FORMS = (pairs, pairs, peers, peers, twins)
+NEEDS = "a table with a key and a value that several rows share, or one that refers to itself"
+"""What a schema and its rows must have for it."""

@@ -1,7 +1,7 @@
 """Sets: distinct values, and values that meet one condition and also, or not, or instead, another."""
 
 from services.author.catalogue import Column
-from services.author.teachers.grammar.labels import plural
+from services.author.teachers.grammar.labels import several
 from services.author.teachers.grammar.material import MAXIMUM_ROWS, Draft, Material, satisfying
 from services.author.teachers.grammar.scope import Scope
 from services.author.teachers.grammar.styles import Style
@@ -30,6 +30,7 @@ def combined(material: Material) -> Draft | None:
         for table in material.catalogue.tables.values()
         for column in table.columns
         if table.name != first.base.name and column.name == member.name and column != table.key and table.rows
+        if column.kind is member.kind
     ]
     if elsewhere and material.chance(0.5):
         table, other = material.random.choice(elsewhere)
@@ -46,9 +47,9 @@ def combined(material: Material) -> Draft | None:
     found = {"INTERSECT": left & right, "EXCEPT": left - right, "UNION": left | right}[operator]
     if not 1 <= len(found) <= MAXIMUM_ROWS or found in (left, right):
         return None
-    sql = f"SELECT {member.name} FROM {first.sql}{material.where(first, one)} {operator} "
-    sql += f"SELECT {other.name} FROM {second.sql}{material.where(second, two)}"
-    label = plural(material.label(first, member))
+    sql = f"SELECT {member.sql} FROM {first.sql}{material.where(first, one)} {operator} "
+    sql += f"SELECT {other.sql} FROM {second.sql}{material.where(second, two)}"
+    label = several(material.label(first, member))
     rows, others = material.labels.table(first.base.name), material.labels.table(second.base.name)
 
     def say(style: Style) -> str:
@@ -73,10 +74,10 @@ def distinct(material: Material) -> Draft | None:
         return None
     scope = scope.narrowed(material.used(conditions, column))
     sql = f"SELECT DISTINCT {scope.reference(column)} FROM {scope.sql}{material.where(scope, conditions)}"
-    label, entities = material.label(scope, column), material.labels.table(scope.base.name)
+    label, entities = several(material.label(scope, column)), material.labels.table(scope.base.name)
 
     def say(style: Style) -> str:
-        return f"distinct {label} values of {entities}{material.phrases(scope, conditions, style)}"
+        return f"distinct {label} of {entities}{material.phrases(scope, conditions, style)}"
 
     return Draft(sql, say)
 
@@ -93,7 +94,7 @@ def distinct_number(material: Material) -> Draft | None:
         return None
     scope = scope.narrowed(material.used(conditions, column))
     sql = f"SELECT count(DISTINCT {scope.reference(column)}) FROM {scope.sql}{material.where(scope, conditions)}"
-    label, entities = plural(material.label(scope, column)), material.labels.table(scope.base.name)
+    label, entities = several(material.label(scope, column)), material.labels.table(scope.base.name)
 
     def say(style: Style) -> str:
         return f"number of different {label} among {entities}{material.phrases(scope, conditions, style)}"
@@ -102,3 +103,5 @@ def distinct_number(material: Material) -> Draft | None:
 
 
 FORMS = (combined, combined, distinct, distinct_number)
+NEEDS = "values that repeat: a reference, or text with few values"
+"""What a schema and its rows must have for it."""

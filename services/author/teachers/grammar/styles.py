@@ -26,14 +26,15 @@ class Style:
     before: str
     year: str
     per: str
+    """Groups the rows. Each says that a group without rows is not asked for: plain "for each" would not."""
     descending: str
     ascending: str
     average: str
     total: str
     lowest: str
     highest: str
-    many: str
-    """More rows than a number."""
+    kept: str
+    """Stands in place of `per`: only the groups of more than `{v}` rows of `{t}`."""
     top: str
     bottom: str
     by_date: str
@@ -43,6 +44,8 @@ class Style:
     lacking: str
     """Rows of `{t}` are absent."""
     same: str
+    higher: str
+    """Follows `same`."""
     both: str
     except_: str
     or_: str
@@ -59,28 +62,29 @@ TERSE = Style(
     at_most="with {l} at most {v}",
     between="with {l} from {v} to {w}",
     missing="without {l}",
-    present="with known {l}",
+    present="with a known {l}",
     true="with {l} true",
     false="with {l} false",
     dated="with {l}",
     since="since {v}",
     before="before {v}",
     year="in {v}",
-    per="per {l}",
+    per="by {l}",
     descending="highest {l} first",
     ascending="lowest {l} first",
     average="average {l}",
     total="total {l}",
-    lowest="lowest {l}",
-    highest="highest {l}",
-    many="over {v}",
-    top="top {v} {t} by {l}",
-    bottom="bottom {v} {t} by {l}",
+    lowest="min {l}",
+    highest="max {l}",
+    kept="by {l} with over {v} {t}",
+    top="top {v} {t} with highest {l}",
+    bottom="bottom {v} {t} with lowest {l}",
     by_date="{v} {w} {t} by {l}",
-    ties="ties by {l}",
+    ties="ties by lower {l}",
     ties_of_text="ties alphabetically",
     lacking="with no {t}",
     same="with the same {l} as",
+    higher="and a higher {l}",
     both="and in",
     except_="but not in",
     or_="or in",
@@ -104,14 +108,14 @@ PLAIN = Style(
     since="on or after {v}",
     before="before {v}",
     year="in the year {v}",
-    per="for each {l}",
+    per="for each {l} that has any",
     descending="sorted by {l} from high to low",
     ascending="sorted by {l} from low to high",
     average="average {l}",
     total="sum of {l}",
     lowest="minimum {l}",
     highest="maximum {l}",
-    many="more than {v}",
+    kept="for each {l} that has more than {v} {t}",
     top="{v} {t} with the highest {l}",
     bottom="{v} {t} with the lowest {l}",
     by_date="{v} {t} with the {w} {l}",
@@ -119,6 +123,7 @@ PLAIN = Style(
     ties_of_text="ties broken alphabetically",
     lacking="that have no {t}",
     same="that share the {l} of",
+    higher="and have a higher {l}",
     both="and also in",
     except_="but not in any",
     or_="or else in",
@@ -142,21 +147,22 @@ POLITE = Style(
     since="from {v} on",
     before="earlier than {v}",
     year="during {v}",
-    per="for every {l}",
+    per="broken down by {l}",
     descending="with the highest {l} first",
     ascending="with the lowest {l} first",
     average="mean {l}",
     total="total {l}",
     lowest="smallest {l}",
     highest="largest {l}",
-    many="over {v}",
-    top="{v} {t} that have the highest {l}",
-    bottom="{v} {t} that have the lowest {l}",
+    kept="for every {l} with over {v} {t}",
+    top="{v} {t} whose {l} is highest",
+    bottom="{v} {t} whose {l} is lowest",
     by_date="{v} {t} that have the {w} {l}",
     ties="ties going to the lower {l}",
-    ties_of_text="ties going alphabetically",
+    ties_of_text="ties decided alphabetically",
     lacking="that do not have any {t}",
     same="that have the same {l} as",
+    higher="and a higher {l}",
     both="as well as in",
     except_="and do not occur in",
     or_="or in",
@@ -169,15 +175,15 @@ BUSINESS = Style(
     either="where {l} equals {v} or {w}",
     greater="where {l} exceeds {v}",
     less="where {l} is below {v}",
-    at_least="where {l} is not under {v}",
-    at_most="where {l} is not over {v}",
-    between="where {l} ranges from {v} to {w}",
+    at_least="where {l} is at least {v}",
+    at_most="where {l} is at most {v}",
+    between="where {l} is in the range {v} to {w}",
     missing="where {l} is not recorded",
     present="where {l} is recorded",
     true="where {l} is yes",
     false="where {l} is no",
-    dated="where {l} is",
-    since="since {v} inclusive",
+    dated="where {l} falls",
+    since="on {v} or later",
     before="prior to {v}",
     year="within {v}",
     per="grouped by {l}",
@@ -187,14 +193,15 @@ BUSINESS = Style(
     total="total {l}",
     lowest="minimum {l}",
     highest="maximum {l}",
-    many="more than {v}",
-    top="{v} leading {t} by {l}",
-    bottom="{v} last {t} by {l}",
+    kept="grouped by {l}, only groups of more than {v} {t}",
+    top="{v} {t} having the highest {l}",
+    bottom="{v} {t} having the lowest {l}",
     by_date="{v} {w} {t} in terms of {l}",
     ties="ties ranked by lower {l}",
     ties_of_text="ties ranked alphabetically",
     lacking="lacking {t}",
     same="matching the {l} of",
+    higher="with a higher {l}",
     both="and likewise in",
     except_="excluding those in",
     or_="or alternatively in",

@@ -24,18 +24,21 @@ from shared.contracts.tasks import Archetype
 
 Form = Callable[[Material], Draft | None]
 
-FORMS: dict[Archetype, Sequence[Form]] = {
-    Archetype.FILTER: filter.FORMS,
-    Archetype.JOIN: join.FORMS,
-    Archetype.GROUPING: grouping.FORMS,
-    Archetype.TOP_N: top_n.FORMS,
-    Archetype.DATE_BUCKETS: date_buckets.FORMS,
-    Archetype.ANTI_JOIN: anti_join.FORMS,
-    Archetype.SELF_JOIN: self_join.FORMS,
-    Archetype.DERIVED_METRIC: derived_metric.FORMS,
-    Archetype.SET_LOGIC: set_logic.FORMS,
-    Archetype.WINDOW: window.FORMS,
+_KINDS = {
+    Archetype.FILTER: filter,
+    Archetype.JOIN: join,
+    Archetype.GROUPING: grouping,
+    Archetype.TOP_N: top_n,
+    Archetype.DATE_BUCKETS: date_buckets,
+    Archetype.ANTI_JOIN: anti_join,
+    Archetype.SELF_JOIN: self_join,
+    Archetype.DERIVED_METRIC: derived_metric,
+    Archetype.SET_LOGIC: set_logic,
+    Archetype.WINDOW: window,
 }
+FORMS: dict[Archetype, Sequence[Form]] = {archetype: module.FORMS for archetype, module in _KINDS.items()}
+NEEDS: dict[Archetype, str] = {archetype: module.NEEDS for archetype, module in _KINDS.items()}
+"""What a schema and its rows must have for questions of a kind: said where none could be made."""
 
 BARREN_DRAWS = 400
 """Draws in a row without a new gold after which an archetype has no more to give."""
@@ -47,24 +50,33 @@ class GrammarTeacher:
     name = "grammar"
 
     async def propose(self, assignment: Assignment) -> AsyncIterator[Proposal]:
-        """One proposal of each archetype in turn until `assignment.golds` are out or all are exhausted."""
+        """One proposal of each archetype in turn until `assignment.golds` are out or all are exhausted.
+
+        An archetype of a smaller share sits out turns.
+        """
         catalogue = assignment.catalogue
         roles, labels = Roles(catalogue), Labels(catalogue)
         styles = Random(assignment.seed)
         sources = {
             archetype: _drafts(forms, Material(catalogue, roles, labels, Random(f"{assignment.seed}:{archetype}")))
             for archetype, forms in FORMS.items()
+            if not assignment.weights or archetype in assignment.weights
         }
+        due = dict.fromkeys(sources, 0.0)
         proposed: set[str] = set()
         while sources:
             await asyncio.sleep(0)  # drawing is CPU work: let the server answer in between
             for archetype in list(sources):
+                due[archetype] += assignment.weights.get(archetype, 1.0)
+                if due[archetype] < 1.0:
+                    continue
+                due[archetype] -= 1.0
                 draft = next(sources[archetype], None)
                 if draft is None:
                     del sources[archetype]
                 elif draft.sql not in proposed:
                     proposed.add(draft.sql)
-                    yield _proposal(draft, archetype, assignment.phrasings, styles)
+                    yield _proposal(draft, archetype, assignment, styles)
                     if len(proposed) >= assignment.golds:
                         return
 
@@ -83,8 +95,9 @@ def _drafts(forms: Sequence[Form], material: Material) -> Iterator[Draft]:
         yield draft
 
 
-def _proposal(draft: Draft, archetype: Archetype, phrasings: int, random: Random) -> Proposal:
-    styles = random.sample(STYLES, min(phrasings, len(STYLES)))
+def _proposal(draft: Draft, archetype: Archetype, assignment: Assignment, random: Random) -> Proposal:
+    styles = [style for style in STYLES if not assignment.styles or style.name in assignment.styles]
+    styles = random.sample(styles, min(assignment.phrasings, len(styles)))
     asked = tuple(Phrasing(style.name, _capitalised(style.ask.format(draft.say(style)))) for style in styles)
     return Proposal(draft.sql, archetype, draft.ordered, asked)
 

@@ -1,7 +1,7 @@
 """The first rows or groups by a number; ties decided by a unique column that the question names."""
 
 from services.author.teachers.grammar import aggregates
-from services.author.teachers.grammar.labels import listing, plural
+from services.author.teachers.grammar.labels import listing, several
 from services.author.teachers.grammar.material import MAXIMUM_ROWS, Draft, Material, satisfying
 from services.author.teachers.grammar.predicates import is_dated
 from services.author.teachers.grammar.styles import Style
@@ -33,7 +33,7 @@ def rows(material: Material) -> Draft | None:
         form = style.top if descending else style.bottom
         label = material.label(scope, order)
         leaders = form.format(v=size, t=material.labels.table(scope.base.name), l=label)
-        ties = material.labels.ties(key, material.label(scope, key), style)
+        ties = material.labels.ties(key, material.label(scope, key), style, shown)
         return f"{columns} of the {leaders}{material.among(scope, conditions, style)}, in that order, {ties}"
 
     return Draft(sql, say, ordered=True)
@@ -51,14 +51,14 @@ def recent(material: Material) -> Draft | None:
     size, descending = material.random.choice(SIZES), material.chance(0.65)
     if not shown or conditions is None or len(satisfying(scope, conditions)) <= size:
         return None
-    sql = f"SELECT {', '.join(column.name for column in shown)} FROM {scope.sql}{material.where(scope, conditions)}"
-    sql += f" ORDER BY {date.name}{' DESC' if descending else ''}, {key.name} LIMIT {size}"
+    sql = f"SELECT {', '.join(column.sql for column in shown)} FROM {scope.sql}{material.where(scope, conditions)}"
+    sql += f" ORDER BY {date.sql}{' DESC' if descending else ''}, {key.sql} LIMIT {size}"
     word = "latest" if descending else "earliest"
 
     def say(style: Style) -> str:
         columns = listing([material.label(scope, column) for column in shown])
         entities = material.labels.table(scope.base.name)
-        ties = material.labels.ties(key, material.label(scope, key), style)
+        ties = material.labels.ties(key, material.label(scope, key), style, shown)
         among = material.among(scope, conditions, style)
         by = style.by_date.format(v=size, t=entities, l=material.label(scope, date), w=word)
         return f"{columns} of the {by}{among}, in that order, {ties}"
@@ -70,7 +70,7 @@ def groups(material: Material) -> Draft | None:
     """`SELECT city, count(*) FROM customers GROUP BY city ORDER BY count(*) DESC, city LIMIT 3`."""
     scope = material.scope(0, 1, 1, 2)
     group = material.group(scope) if scope else None
-    if scope is None or group is None:
+    if scope is None or group is None or group.is_enum:  # ties are decided alphabetically
         return None
     conditions = material.conditions(scope, material.random.choice((0, 1, 1)), maximum=10**9, excluded=[group])
     size, descending = material.random.choice(SIZES[:3]), material.chance(0.7)
@@ -79,18 +79,22 @@ def groups(material: Material) -> Draft | None:
     used = material.used(conditions, group)
     scope = scope.narrowed(used)
     figure = aggregates.any_figure(scope, material, used, nullable=False)
+    if figure.column is None and (conditions or scope.joins):
+        descending = True  # the smallest groups would be those without rows
     column, label = scope.reference(group), material.label(scope, group)
     sql = f"SELECT {column}, {figure.sql} FROM {scope.sql}{material.where(scope, conditions)} GROUP BY {column}"
     sql += f" ORDER BY {figure.sql}{' DESC' if descending else ''}, {column} LIMIT {size}"
-    entities, values = material.labels.table(scope.base.name), plural(label)
+    entities, values = material.labels.table(scope.base.name), several(label)
 
     def say(style: Style) -> str:
         said = aggregates.over_rows(figure, entities, material.phrases(scope, conditions, style), style)
         form = style.top if descending else style.bottom
         leaders = form.format(v=size, t=values, l=said)
-        return f"{leaders}, and that figure, in that order, {material.labels.ties(group, label, style)}"
+        return f"{leaders}, and that figure, in that order, {material.labels.ties(group, label, style, [group])}"
 
     return Draft(sql, say, ordered=True)
 
 
 FORMS = (rows, rows, recent, groups, groups)
+NEEDS = "a table whose rows a key names, and a number or date in it that is never NULL"
+"""What a schema and its rows must have for it."""

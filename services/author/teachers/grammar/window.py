@@ -1,7 +1,7 @@
 """Ranks, running totals, neighbours and group averages beside each row."""
 
 from services.author.teachers.grammar import aggregates
-from services.author.teachers.grammar.material import MAXIMUM_ROWS, NOT_ADDITIVE, Draft, Material
+from services.author.teachers.grammar.material import MAXIMUM_ROWS, Draft, Material
 from services.author.teachers.grammar.styles import Style
 
 
@@ -18,14 +18,14 @@ def beside_rows(material: Material) -> Draft | None:
     conditions = material.conditions(scope, material.random.choice((1, 1, 2)), None, 3, excluded=[measure, *shown])
     if not shown or conditions is None or (group and group in [predicate.column for predicate in conditions]):
         return None
-    name, label = measure.name, material.label(scope, measure)
+    name, label = measure.sql, material.label(scope, measure)
     kinds = ["rank", "rank", "average", "gap", "previous"]
-    if not any(word in name for word in NOT_ADDITIVE):
+    if material.roles.is_additive(measure):
         kinds += ["running", "running"]
     kind = material.random.choice(kinds)
     descending = material.chance(0.7)
-    within = f"PARTITION BY {group.name}" if group else ""
-    by_key = f"{within} ORDER BY {key.name}".strip()
+    within = f"PARTITION BY {group.sql}" if group else ""
+    by_key = f"{within} ORDER BY {key.sql}".strip()
     figure = {
         "rank": f"rank() OVER ({f'{within} ORDER BY {name}'.strip()}{' DESC' if descending else ''})",
         "average": f"avg({name}) OVER ({within})",
@@ -33,7 +33,7 @@ def beside_rows(material: Material) -> Draft | None:
         "previous": f"lag({name}) OVER ({by_key})",
         "running": f"sum({name}) OVER ({by_key})",
     }[kind]
-    columns = f"{shown[0].name}, {figure}"
+    columns = f"{shown[0].sql}, {figure}"
     sql = f"SELECT {columns} FROM {scope.sql}{material.where(scope, conditions)}"
     key_label = material.label(scope, key)
 
@@ -66,18 +66,18 @@ def leaders(material: Material) -> Draft | None:
     if not shown or conditions is None:
         return None
     descending, bound = material.chance(0.6), material.random.choice((1, 1, 2, 3))
-    columns = f"{group.name}, {shown[0].name}"
-    ranked = f"rank() OVER (PARTITION BY {group.name} ORDER BY {measure.name}{' DESC' if descending else ''}) AS r"
+    columns = f"{group.sql}, {shown[0].sql}"
+    ranked = f"rank() OVER (PARTITION BY {group.sql} ORDER BY {measure.sql}{' DESC' if descending else ''}) AS r"
     sql = f"SELECT {columns} FROM (SELECT {columns}, {ranked} FROM {scope.sql}{material.where(scope, conditions)}) t"
     sql += " WHERE r = 1" if bound == 1 else f" WHERE r <= {bound}"
     entities, label = material.labels.table(scope.base.name), material.label(scope, group)
 
     def say(style: Style) -> str:
-        extreme = (style.highest if descending else style.lowest).format(l=material.label(scope, measure))
+        extreme = f"{'highest' if descending else 'lowest'} {material.label(scope, measure)}"
         rank = f"ranked {bound} or better by {extreme}" if bound > 1 else f"of {extreme}"
         columns = f"{label} and {material.label(scope, shown[0])}"
         among = material.among(scope, conditions, style)
-        return f"{columns} of the {entities} {rank} {style.per.format(l=label)}, ties kept{among}"
+        return f"{columns} of the {entities} {rank} in each {label}, ties kept{among}"
 
     return Draft(sql, say)
 
@@ -101,9 +101,12 @@ def beside_groups(material: Material) -> Draft | None:
 
     def say(style: Style) -> str:
         said = aggregates.over_rows(figure, entities, material.phrases(scope, conditions, style), style)
-        return f"{label}, {said} {style.per.format(l=label)}, and the rank by that figure, highest first"
+        groups = aggregates.by_group(f"{label}, {said}", conditions, style.per.format(l=label))
+        return f"{groups}, and the rank by that figure, highest first"
 
     return Draft(sql, say)
 
 
 FORMS = (beside_rows, beside_rows, leaders, beside_groups)
+NEEDS = "a table whose rows a key names, and a number in it that is never NULL"
+"""What a schema and its rows must have for it."""

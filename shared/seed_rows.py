@@ -1,19 +1,23 @@
 """The rows of a seed, read from its INSERT statements with Postgres' grammar; nothing is executed."""
 
+from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 
 import postgast
 
+from shared.sql import relation_name
+
 Value = int | Decimal | str | bool | None
 Row = dict[str, Value]
-"""Column name to value. Text, dates and timestamps stay text here; a column the INSERT leaves out is absent."""
+"""Column name to value. Text, dates and timestamps stay text here; a value that is not known is absent."""
 
 
-def rows_of(seed_sql: str, columns: dict[str, list[str]]) -> dict[str, list[Row]]:
-    """Table to rows for every `INSERT … VALUES` into a table of `columns` (table to its column names, in order).
+def rows_of(seed_sql: str, columns: Mapping[str, Mapping[str, bool]]) -> dict[str, list[Row]]:
+    """Table to rows for every `INSERT … VALUES` into a table of `columns`.
 
-    Values that are no literals (function calls, sub-selects) are left out of their row.
+    `columns`: table to its columns in order, each with whether it has a default. A column that the INSERT leaves out is
+    NULL without one. Values that are no literals (function calls, sub-selects) are left out of their row.
     Raises postgast.PgQueryError where the seed does not parse.
     """
     found: dict[str, list[Row]] = {}
@@ -21,13 +25,14 @@ def rows_of(seed_sql: str, columns: dict[str, list[str]]) -> dict[str, list[Row]
         if not raw.stmt.HasField("insert_stmt"):
             continue
         insert = raw.stmt.insert_stmt
-        table = insert.relation.relname
+        table = relation_name(insert.relation)
         if table not in columns:
             continue
-        names = [target.res_target.name for target in insert.cols] or columns[table]
+        names = [target.res_target.name for target in insert.cols] or list(columns[table])
+        left_out = [name for name, has_default in columns[table].items() if name not in names and not has_default]
         rows = found.setdefault(table, [])
         for values in insert.select_stmt.select_stmt.values_lists:
-            row: Row = {}
+            row: Row = dict.fromkeys(left_out)
             for name, node in zip(names, values.list.items, strict=False):
                 is_literal, value = _literal(node)
                 if is_literal:

@@ -1,0 +1,131 @@
+"""Where the gates of one authoring run golds: a sandbox of the domain, and one whose rows lie in the opposite order."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Sequence
+
+from services.author.catalogue import catalogue_sources, read_catalogue
+from services.author.gates.knowledge import Knowledge
+from shared.clients.base import ServiceProblem, ServiceUnreachable
+from shared.clients.verifier import VerifierClient
+from shared.contracts.verifier import (
+    BundleSource,
+    ExecutedStatement,
+    ExecuteRequest,
+    ExplainRequest,
+    ResultPreview,
+    SandboxRequest,
+    Verdict,
+    VerifyItem,
+    VerifyRequest,
+)
+from shared.domain import Bundle
+
+REVERSE_ROWS = """
+SET CONSTRAINTS ALL IMMEDIATE;
+DO $reverse$
+DECLARE
+  one record;
+  place tid;
+BEGIN
+  FOR one IN
+    SELECT c.oid::regclass AS name, c.relhastriggers AS triggers, (
+      SELECT a.attname FROM pg_attribute a
+      WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = '' AND a.attidentity <> 'a'
+      ORDER BY a.attnum LIMIT 1) AS field
+    FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+    WHERE c.relkind = 'r' AND n.nspname <> 'information_schema' AND left(n.nspname, 3) <> 'pg_'
+  LOOP
+    CONTINUE WHEN one.field IS NULL;
+    IF one.triggers THEN
+      EXECUTE format('ALTER TABLE %s DISABLE TRIGGER USER', one.name);
+    END IF;
+    FOR place IN EXECUTE format('SELECT ctid FROM ONLY %s ORDER BY ctid DESC', one.name) LOOP
+      EXECUTE format('UPDATE ONLY %s SET %I = %I WHERE ctid = $1', one.name, one.field, one.field) USING place;
+    END LOOP;
+  END LOOP;
+END $reverse$;
+"""
+"""An update writes a row anew behind all others, also one that changes nothing. Run after a seed, from the last row to
+the first, it turns the physical order of every table around and leaves every value, key and sequence as it was."""
+
+
+class GroundsBroken(Exception):
+    """The sandbox failed under a statement, or is of another bundle: nothing is judged, and it may be tried again."""
+
+
+class Grounds:
+    """Both sandboxes and what the domain tells. Calls raise GroundsBroken, ServiceProblem, ServiceUnreachable."""
+
+    def __init__(self, verifier: VerifierClient, bundle: Bundle, knowledge: Knowledge, sandbox_id: str) -> None:
+        self.knowledge = knowledge
+        self._verifier = verifier
+        self._bundle = bundle
+        self._plain = sandbox_id
+        self._reversed = f"{sandbox_id}-reversed"
+        self._made: set[str] = set()
+        self._making = asyncio.Lock()
+
+    async def open(self) -> None:
+        """Make the plain sandbox; the reversed one is made when a gold needs it."""
+        request = SandboxRequest(sandbox_id=self._plain, run_id=self._plain, domain=self._bundle.name)
+        sandbox = await self._verifier.create_sandbox(request)
+        self._made.add(self._plain)
+        if sandbox.digest != self._bundle.digest:
+            raise GroundsBroken(f"the verifier has another version of {self._bundle.name!r}: point both at one folder")
+
+    async def close(self) -> None:
+        """Remove what was made; a verifier that is gone has removed it already."""
+        for sandbox_id in self._made:
+            with contextlib.suppress(ServiceProblem, ServiceUnreachable):
+                await self._verifier.delete_sandbox(sandbox_id)
+
+    async def execute(self, statements: Sequence[str], repeat: int) -> list[ExecutedStatement]:
+        """Each statement on every seed, `repeat` times."""
+        return await self._execute(self._plain, statements, repeat)
+
+    async def execute_reversed(self, statements: Sequence[str]) -> list[ExecutedStatement]:
+        """Each statement on every seed with its rows in the opposite physical order."""
+        async with self._making:
+            if statements and self._reversed not in self._made:
+                await self._verifier.create_sandbox(self._reversed_request())
+                self._made.add(self._reversed)
+        return await self._execute(self._reversed, statements, repeat=1)
+
+    async def verify(self, items: Sequence[VerifyItem]) -> list[Verdict]:
+        """Verdicts in order."""
+        if not items:
+            return []
+        return (await self._verifier.verify(self._plain, VerifyRequest(items=list(items)))).verdicts
+
+    async def preview(self, gold: str) -> ResultPreview:
+        """What a gold returns on the main seed, for people."""
+        return (await self._verifier.explain(self._plain, ExplainRequest(gold=gold, sql=gold))).gold
+
+    async def _execute(self, sandbox_id: str, statements: Sequence[str], repeat: int) -> list[ExecutedStatement]:
+        if not statements:
+            return []
+        request = ExecuteRequest(statements=list(statements), repeat=repeat)
+        return (await self._verifier.execute(sandbox_id, request)).results
+
+    def _reversed_request(self) -> SandboxRequest:
+        bundle = self._bundle
+        source = BundleSource(
+            name=bundle.name,
+            schema_sql=bundle.schema_sql,
+            seed_sql=bundle.seed_sql + REVERSE_ROWS,
+            variants={name: seed + REVERSE_ROWS for name, seed in bundle.variants.items()},
+        )
+        return SandboxRequest(sandbox_id=self._reversed, run_id=self._reversed, bundle=source)
+
+
+@contextlib.asynccontextmanager
+async def open_grounds(verifier: VerifierClient, bundle: Bundle, sandbox_id: str) -> AsyncIterator[Grounds]:
+    """Grounds that are removed at the end, however it comes."""
+    catalogue = await asyncio.to_thread(read_catalogue, *catalogue_sources(bundle))
+    grounds = Grounds(verifier, bundle, Knowledge.of(bundle, catalogue), sandbox_id)
+    try:
+        await grounds.open()
+        yield grounds
+    finally:
+        await asyncio.shield(grounds.close())
