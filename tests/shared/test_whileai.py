@@ -129,7 +129,17 @@ def test_there_are_twenty_pairs_of_every_kind() -> None:
 
 def our_verdict(found: Pair) -> tuple[DeltaVerdict, Any]:
     sides = [
-        Side(prompt_hash=p, task_set_digest="t", k=K, temperature=1, top_p=1, max_tokens=64, regime="", domain="shop", profile="")
+        Side(
+            prompt_hash=p,
+            task_set_digest="t",
+            k=K,
+            temperature=1,
+            top_p=1,
+            max_tokens=64,
+            regime="",
+            domain="shop",
+            profile="",
+        )
         for p in found.prompts
     ]
     if differences(*sides):
