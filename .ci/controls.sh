@@ -1,18 +1,18 @@
 #!/usr/bin/env bash
 # The controls of acceptance A1, on the stack and band of a finished full demo (SQLCLIMB_HOME, seed 0 by default):
-# a run on shuffled rewards, and an adapter whose B is zero, must show no gain. About 6 minutes on 2 cores.
+# a run on shuffled rewards, and an adapter whose B is zero, must show no gain. About 10 minutes on 2 cores.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 seed=${1:-0}
 run=demo-shop-$seed
 .venv/bin/sqlclimb up
-.venv/bin/sqlclimb train shop --run "$run-shuffled" --band "$run-band" --steps 40 --prompts 16 -k 8 \
+.venv/bin/sqlclimb train shop --run "$run-shuffled" --band "$run-band" --steps 48 --prompts 16 -k 8 \
   --learning-rate 1e-3 --seed "$seed" --rewards shuffled
-.venv/bin/sqlclimb serve "$run-shuffled@40"
-.venv/bin/sqlclimb sample shop --limit 500 -k 4 --temperature 1 --top-p 1 --id "$run-shuffled-after" --policy "$run-shuffled@40"
+.venv/bin/sqlclimb serve "$run-shuffled@48"
+.venv/bin/sqlclimb sample shop --limit 1000 -k 4 --temperature 1 --top-p 1 --id "$run-shuffled-after" --policy "$run-shuffled@48"
 echo "# shuffled rewards: must show no gain"
 .venv/bin/sqlclimb delta --before "$run-base" --after "$run-shuffled-after"
 .venv/bin/python scripts/publish_zero_adapter.py "$run-zero"
-.venv/bin/sqlclimb sample shop --limit 500 -k 4 --temperature 1 --top-p 1 --id "$run-zero-after" --policy "$run-zero@0"
+.venv/bin/sqlclimb sample shop --limit 1000 -k 4 --temperature 1 --top-p 1 --id "$run-zero-after" --policy "$run-zero@0"
 echo "# B = 0: must show no change"
 .venv/bin/sqlclimb delta --before "$run-base" --after "$run-zero-after"
