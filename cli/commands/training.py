@@ -8,7 +8,7 @@ import typer
 from cli.context import Connection, command, say
 from cli.follow import follow
 from cli.stack.stack import StackError
-from shared.contracts.trainer import RewardSource, Run, RunConfig, RunRequest, RunState, Step
+from shared.contracts.trainer import AdvantageScale, RewardSource, Run, RunConfig, RunRequest, RunState, Schedule, Step
 from shared.contracts.verifier import Profile
 
 app = typer.Typer(help="Training runs.", no_args_is_help=True)
@@ -25,6 +25,8 @@ async def train(
     prompts: Annotated[int, typer.Option(help="prompts per step")] = 32,
     k: Annotated[int, typer.Option("-k", help="samples per prompt")] = 16,
     learning_rate: Annotated[float, typer.Option()] = 2e-5,
+    schedule: Annotated[Schedule, typer.Option(help="of the learning rate")] = Schedule.CONSTANT,
+    advantages: Annotated[AdvantageScale, typer.Option(help="what divides a group's rewards")] = AdvantageScale.GROUP,
     rank: Annotated[int, typer.Option(help="LoRA rank")] = 16,
     seed: Annotated[int, typer.Option()] = 0,
     max_tokens: Annotated[int | None, typer.Option(help="reply budget; default from the model's card")] = None,
@@ -44,6 +46,8 @@ async def train(
             "prompts_per_step": prompts,
             "k": k,
             "learning_rate": learning_rate,
+            "schedule": schedule,
+            "advantages": advantages,
             "lora": {"rank": rank, "alpha": 2 * rank},
             "max_tokens": max_tokens or model.max_tokens,
             "seed": seed,

@@ -13,8 +13,6 @@ from shared.contracts.review import AuditRequest, AuditSample, Suspect
 from shared.contracts.tasks import PrivilegedTask
 from shared.contracts.verifier import ExecutedStatement, Status, VerifyItem
 
-STATEMENTS_PER_CALL = 512
-
 
 @dataclass(frozen=True)
 class Group:
@@ -66,10 +64,7 @@ async def suspects(grounds: Grounds, groups: Sequence[Group], agreement: float) 
     """Most agreed first. Raises ServiceProblem, ServiceUnreachable."""
     likely = [group for group in groups if may_be_suspect(group, agreement)]
     texts = sorted({sample.sql for group in likely for sample in group.samples if not sample.matches})
-    ran: dict[str, ExecutedStatement] = {}
-    for start in range(0, len(texts), STATEMENTS_PER_CALL):
-        part = texts[start : start + STATEMENTS_PER_CALL]
-        ran |= zip(part, await grounds.execute(part, repeat=1), strict=True)
+    ran = dict(zip(texts, await grounds.execute(texts, repeat=1), strict=True))
     found: list[Suspect] = []
     for group in likely:
         clusters = clusters_of(group, ran)

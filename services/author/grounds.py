@@ -21,6 +21,9 @@ from shared.contracts.verifier import (
 )
 from shared.domain import Bundle
 
+STATEMENTS_PER_CALL = 1024
+"""Of one call to the verifier; a batch of tasks with many acceptable golds has more."""
+
 REVERSE_ROWS = """
 SET CONSTRAINTS ALL IMMEDIATE;
 DO $reverse$
@@ -69,8 +72,8 @@ class Grounds:
     async def open(self) -> None:
         """Make the plain sandbox; the reversed one is made when a gold needs it."""
         request = SandboxRequest(sandbox_id=self._plain, run_id=self._plain, domain=self._bundle.name)
+        self._made.add(self._plain)  # before: a call that is cut may have made it
         sandbox = await self._verifier.create_sandbox(request)
-        self._made.add(self._plain)
         if sandbox.digest != self._bundle.digest:
             raise GroundsBroken(f"the verifier has another version of {self._bundle.name!r}: point both at one folder")
 
@@ -87,9 +90,11 @@ class Grounds:
     async def execute_reversed(self, statements: Sequence[str]) -> list[ExecutedStatement]:
         """Each statement on every seed with its rows in the opposite physical order."""
         async with self._making:
-            if statements and self._reversed not in self._made:
-                await self._verifier.create_sandbox(self._reversed_request())
+            if not statements:
+                return []
+            if self._reversed not in self._made:
                 self._made.add(self._reversed)
+                await self._verifier.create_sandbox(self._reversed_request())
         return await self._execute(self._reversed, statements, repeat=1)
 
     async def verify(self, items: Sequence[VerifyItem]) -> list[Verdict]:
@@ -103,10 +108,13 @@ class Grounds:
         return (await self._verifier.explain(self._plain, ExplainRequest(gold=gold, sql=gold))).gold
 
     async def _execute(self, sandbox_id: str, statements: Sequence[str], repeat: int) -> list[ExecutedStatement]:
-        if not statements:
-            return []
-        request = ExecuteRequest(statements=list(statements), repeat=repeat)
-        return (await self._verifier.execute(sandbox_id, request)).results
+        results: list[ExecutedStatement] = []
+        for start in range(0, len(statements), STATEMENTS_PER_CALL):
+            part = list(statements[start : start + STATEMENTS_PER_CALL])
+            results += (
+                await self._verifier.execute(sandbox_id, ExecuteRequest(statements=part, repeat=repeat))
+            ).results
+        return results
 
     def _reversed_request(self) -> SandboxRequest:
         bundle = self._bundle

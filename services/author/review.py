@@ -20,6 +20,7 @@ from services.author.review_repository import ReviewRepository
 from services.author.teachers.base import Phrasing, Proposal
 from shared.clients.base import ServiceProblem, ServiceUnreachable
 from shared.clients.verifier import VerifierClient
+from shared.contracts.author import AuthoringState
 from shared.contracts.review import (
     Action,
     Decision,
@@ -94,7 +95,9 @@ class Review:
             if unknown:
                 raise NotFound(f"no question {unknown[0]!r} was proposed for domain {domain!r}. Nothing was stored")
             results = [await self._decide(domain, one, questions[one.task_id]) for one in request.decisions]
-            if request.publish:
+            if (
+                request.publish and stored.view.state is not AuthoringState.RUNNING
+            ):  # one that runs publishes at its end
                 await self._publisher.publish(stored, stored.view.state, stored.view.error)
             current = await self.current(domain)
         return DecisionsResponse(results=results, task_set_digest=current.view.task_set_digest, tasks=current.view.kept)

@@ -36,7 +36,12 @@ async def second_opinions(
     """
     asked = [question for number, entry in enumerate(judged) for question in _standing(number, entry)]
     calls = [(question, number) for question in asked for number in range(attempts)]
-    replies = await asyncio.gather(*(teacher.attempt(question.question, number) for question, number in calls))
+    landed = await asyncio.gather(
+        *(teacher.attempt(question.question, number) for question, number in calls), return_exceptions=True
+    )
+    if (failure := next((one for one in landed if isinstance(one, BaseException)), None)) is not None:
+        raise failure  # after all have landed: what was paid for is stored
+    replies = [one for one in landed if not isinstance(one, BaseException)]
     answered = [(question, reply) for (question, _), reply in zip(calls, replies, strict=True) if reply is not None]
     verdicts = await grounds.verify(
         [VerifyItem(reply=reply, gold=asked.golds, order_matters=asked.order_matters) for asked, reply in answered]

@@ -24,6 +24,21 @@ class RewardSource(StrEnum):
     SHUFFLED = "shuffled"  # control: the batch's rewards in a random order; must show no gain
 
 
+class Schedule(StrEnum):
+    """How the learning rate goes over a run."""
+
+    CONSTANT = "constant"
+    LINEAR = "linear"  # falls to 0 at the last step: the noise of single batches averages out of the last adapter
+
+
+class AdvantageScale(StrEnum):
+    """By which standard deviation rewards less their group's mean are divided."""
+
+    GROUP = "group"  # the group's own: every group counts alike, also one that only tells 0.1 from 0
+    BATCH = "batch"  # the whole batch's: a group counts by how much its rewards differ
+    NONE = "none"
+
+
 class RunConfig(Contract):
     """Everything that decides a run."""
 
@@ -35,6 +50,10 @@ class RunConfig(Contract):
     prompts_per_step: int = Field(default=32, ge=1)
     k: int = Field(default=16, ge=2, description="samples per prompt")
     learning_rate: float = Field(default=2e-5, gt=0)
+    schedule: Schedule = Field(default=Schedule.CONSTANT, description="of the learning rate over the run's steps")
+    advantages: AdvantageScale = Field(
+        default=AdvantageScale.GROUP, description="what a group's rewards are divided by"
+    )
     lora: LoraConfig = LoraConfig()
     beta: float = Field(default=0.0, ge=0)
     epsilon_high: float = Field(default=0.28, gt=0)

@@ -26,12 +26,21 @@ from services.author.gates import (
 from services.author.gates.knowledge import Knowledge
 from services.author.gates.reasons import ACCEPTABLE, MEANING
 from services.author.gates.said import Said, akin
-from services.author.grounds import Grounds
+from services.author.grounds import REVERSE_ROWS, Grounds
 from services.author.judging import judge
 from services.author.statement import read, tie_probe
 from services.author.teachers.base import Phrasing, Proposal
+from shared.clients.verifier import VerifierClient
 from shared.contracts.tasks import Archetype
-from shared.contracts.verifier import ExecutedStatement, Execution, Status
+from shared.contracts.verifier import (
+    BundleSource,
+    ExecutedStatement,
+    ExecuteRequest,
+    Execution,
+    SandboxRequest,
+    Status,
+)
+from tests.author.conftest import ServiceProcess
 
 
 def _ran(**changes: object) -> Execution:
@@ -319,3 +328,36 @@ async def test_reversed_rows_are_the_same_rows_in_the_opposite_order(grounds: Gr
     turned = [run.executions for run in await grounds.execute_reversed([whole, first])]
     assert plain[0] == turned[0]
     assert plain[1] != turned[1]
+
+
+async def test_reversing_rows_bears_triggers_identities_generated_columns_and_deferred_keys(
+    verifier: ServiceProcess,
+) -> None:
+    schema = """
+    CREATE TABLE parents (id integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY, name text, touched integer DEFAULT 0);
+    CREATE TABLE children (
+      doubled integer GENERATED ALWAYS AS (2 * parent) STORED,
+      parent integer REFERENCES parents DEFERRABLE INITIALLY DEFERRED, note text);
+    CREATE TABLE bare ();
+    CREATE FUNCTION touch() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN NEW.touched := NEW.touched + 1; RETURN NEW; END';
+    CREATE TRIGGER touching BEFORE UPDATE ON parents FOR EACH ROW EXECUTE FUNCTION touch();
+    """
+    seed = """
+    INSERT INTO children (parent, note) VALUES (2, 'b'), (1, NULL);
+    INSERT INTO parents (name) VALUES ('x'), ('y'), ('z');
+    """
+    whole = [
+        "SELECT id, name, touched FROM parents ORDER BY id",
+        "SELECT doubled, parent, note FROM children ORDER BY parent",
+    ]
+    in_order = "SELECT string_agg(name, '') FROM parents"
+    async with VerifierClient(verifier.url, verifier.token("author"), timeout_seconds=60) as client:
+        ran = []
+        for name, rows in (("as-loaded", seed), ("turned", seed + REVERSE_ROWS)):
+            source = BundleSource(name="odd", schema_sql=schema, seed_sql=rows)
+            await client.create_sandbox(SandboxRequest(sandbox_id=name, run_id=name, bundle=source))
+            results = (await client.execute(name, ExecuteRequest(statements=[*whole, in_order]))).results
+            ran.append([result.executions[0].signature for result in results])
+            await client.delete_sandbox(name)
+    assert ran[0][:2] == ran[1][:2]
+    assert ran[0][2] != ran[1][2]

@@ -7,6 +7,7 @@ from services.author.catalogue import Column, Kind
 from services.author.teachers.grammar import aggregates
 from services.author.teachers.grammar.labels import listing
 from services.author.teachers.grammar.material import MAXIMUM_ROWS, Draft, Material
+from services.author.teachers.grammar.predicates import Operator
 from services.author.teachers.grammar.scope import Scope
 from services.author.teachers.grammar.styles import Style
 
@@ -55,6 +56,8 @@ def of_rows(material: Material) -> Draft | None:
     shown = material.shown(scope.base, 1) if scope else []
     if scope is None or figure is None or conditions is None or not shown:
         return None
+    if any(p.operator is Operator.MISSING and p.column.sql in figure.sql for p in conditions):
+        return None  # nothing is computed from NULL
     sql = f"SELECT {shown[0].sql}, {figure.sql} FROM {scope.sql}{material.where(scope, conditions)}"
 
     def say(style: Style) -> str:
@@ -74,8 +77,11 @@ def _computed(material: Material, scope: Scope, used: Sequence[Column]) -> Figur
     entities = material.labels.table(scope.base.name)
 
     def say(style: Style) -> str:
-        form = style.total if is_sum else style.average
-        return f"{form.format(l=expression.say(style))} of {entities}"
+        said = expression.say(style)
+        if said.startswith("days from"):
+            return f"{(style.total if is_sum else style.average).format(l=said)} of {entities}"
+        # `total amount minus tax` could be the total amount, less tax
+        return f"{'sum' if is_sum else 'average'} of {said} of {entities}"
 
     return Figure(f"{'sum' if is_sum else 'avg'}({expression.sql})", say)
 
@@ -163,8 +169,8 @@ def grouped(material: Material) -> Draft | None:
     sql = f"SELECT {column}, {figure.sql} FROM {scope.sql}{material.where(scope, conditions)} GROUP BY {column}"
 
     def say(style: Style) -> str:
-        per = f"within each {label}" if figure.within else style.per.format(l=label)
-        return f"{label} and {figure.say(style)} {per}{material.among(scope, conditions, style)}"
+        per = f", within each {label}" if figure.within else f" {style.per.format(l=label)}"
+        return f"{label} and {figure.say(style)}{per}{material.among(scope, conditions, style)}"
 
     return Draft(sql, say)
 

@@ -39,11 +39,11 @@ def beside_rows(material: Material) -> Draft | None:
 
     def say(style: Style) -> str:
         order = (style.descending if descending else style.ascending).format(l=label)
-        average = style.average.format(l=label)
+        average = style.average.format(l=label) + ("" if group else " of them all")
         figure = {
             "rank": f"rank {order}",
-            "average": f"overall {average}" if group is None else average,
-            "gap": f"{label} minus {f'overall {average}' if group is None else average}",
+            "average": average,
+            "gap": f"{label} minus {average}",
             "previous": f"previous {label} in order of {key_label}",
             "running": f"running total of {label} in order of {key_label}",
         }[kind]
