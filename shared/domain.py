@@ -123,8 +123,8 @@ def description(bundle: Bundle) -> str:
 def system_prompt(bundle: Bundle, regime: Regime) -> str:
     """The system prompt of a domain under a regime. The only place where one is made; stored by hash with each row."""
     prefix = f"{regime.system_prefix}\n" if regime.system_prefix else ""
-    if regime.prompt == "brief":
-        return prefix + "tables: " + ", ".join(table_names(bundle))
+    if regime.prompt == "question":
+        return regime.system_prefix
     rules = _RULES.format(decimals=bundle.settings.round_decimals)
     return f"{prefix}{rules}\n\n{description(bundle)}"
 
@@ -135,5 +135,6 @@ def messages(bundle: Bundle, regime: Regime, question: str) -> list[Message]:
 
 
 def chat(system: str, question: str) -> list[Message]:
-    """A question under a rendered system prompt."""
-    return [Message(role="system", content=system), Message(role="user", content=question)]
+    """A question under a rendered system prompt; an empty one is not sent."""
+    asked = Message(role="user", content=question)
+    return [Message(role="system", content=system), asked] if system else [asked]

@@ -21,7 +21,7 @@ app.command()(variants)
 @app.command()
 def prompt(
     name: str,
-    style: Annotated[str, typer.Option(help="`full` or `brief`")] = "full",
+    style: Annotated[str, typer.Option(help="`full` or `question`")] = "full",
 ) -> None:
     """The system prompt of a domain, as every policy gets it."""
     bundle = find_bundle(name, Connection().domain_folders())

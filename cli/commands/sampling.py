@@ -43,7 +43,7 @@ async def sample(
     purpose: Annotated[
         Purpose, typer.Option(help="`evaluation`, or `band` for prompts to train on")
     ] = Purpose.EVALUATION,
-    prompt: Annotated[str | None, typer.Option(help="`full` or `brief`; default from the model's card")] = None,
+    prompt: Annotated[str | None, typer.Option(help="`full` or `question`; default from the model's card")] = None,
     profile: Annotated[Profile, typer.Option(help="comparison rule of the verdicts")] = Profile.STANDARD,
     sampling_id: Annotated[str | None, typer.Option("--id", help="the same id again resumes")] = None,
 ) -> None:

@@ -14,8 +14,8 @@ from shared.contracts.verifier import Explanation, FinishReason, Profile, Status
 class Regime(Contract):
     """How a policy is asked. Part of its identity: the same in band, training, serving and evaluation."""
 
-    prompt: Literal["full", "brief"] = Field(
-        default="full", description="`full`: schema, notes and rules; `brief`: the table list (the small policy)"
+    prompt: Literal["full", "question"] = Field(
+        default="full", description="`full`: schema, notes and rules; `question`: nothing else (the small policy)"
     )
     thinking: bool = False
     system_prefix: str = ""

@@ -10,7 +10,7 @@ from domains.shop.generate import FOLDER, SHAPES, draw_store, generated_files
 from domains.shop.standing import FIRST_DAY, LAST_DAY
 from shared.bundle_notes import undescribed_columns
 from shared.contracts.rollout import Regime
-from shared.domain import load_bundle, system_prompt, table_names
+from shared.domain import load_bundle, messages, system_prompt, table_names
 
 BUNDLE = load_bundle(FOLDER)
 
@@ -64,12 +64,10 @@ def test_full_prompt_has_the_schema_with_comments_and_the_notes() -> None:
     assert "INSERT" not in prompt
 
 
-def test_brief_prompt_is_the_table_list() -> None:
-    expected = (
-        "tables: suppliers, categories, products, employees, customers, coupons, "
-        "orders, items, payments, shipments, reviews, refunds"
-    )
-    assert system_prompt(BUNDLE, Regime(prompt="brief")) == expected
+def test_the_question_alone_is_sent_without_a_system_turn() -> None:
+    assert [message.role for message in messages(BUNDLE, Regime(prompt="question"), "How many?")] == ["user"]
+    prefixed = messages(BUNDLE, Regime(prompt="question", system_prefix="Be brief."), "How many?")
+    assert [(message.role, message.content) for message in prefixed] == [("system", "Be brief."), ("user", "How many?")]
 
 
 def test_dice_repeat_themselves_and_keep_to_the_range() -> None:

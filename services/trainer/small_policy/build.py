@@ -7,7 +7,7 @@ from importlib.metadata import version
 from random import Random
 from typing import Any
 
-from services.trainer.small_policy.examples import Epoch, Example, prompt_ids, reference_of, reply_ids, shared_prefix
+from services.trainer.small_policy.examples import Epoch, Example, prompt_ids, reference_of, reply_ids
 from services.trainer.small_policy.learner import Learner, Report
 from services.trainer.small_policy.measure import Asked, Judge, measure
 from services.trainer.small_policy.model import make_model
@@ -20,7 +20,7 @@ from shared.contracts.policy import PolicyCard, SliceMeasure, StopReason
 from shared.contracts.rollout import Regime
 from shared.domain import Bundle, messages
 
-REGIME = Regime(prompt="brief")
+REGIME = Regime(prompt="question")
 REPLY_MARGIN = 1.25
 """Reply budget over the longest gold learned: wrong replies run longer than right ones."""
 PROMPT_MARGIN = 1.5
@@ -44,7 +44,6 @@ class Material:
 
     tokenizer: Any
     epoch: Epoch
-    prefix: list[int]
     slice: list[Asked]
     max_tokens: int
     context_tokens: int
@@ -71,7 +70,7 @@ def prepare(bundle: Bundle, tasks: WarmStart, recipe: Recipe) -> Material:
     longest_prompt = max(len(example.prompt) for example in examples)
     context_tokens = BLOCK_TOKENS * math.ceil((PROMPT_MARGIN * longest_prompt + max_tokens) / BLOCK_TOKENS)
     tokenizer.model_max_length = context_tokens
-    return Material(tokenizer, epoch, shared_prefix(examples), slice_, max_tokens, context_tokens)
+    return Material(tokenizer, epoch, slice_, max_tokens, context_tokens)
 
 
 async def build(bundle: Bundle, tasks: WarmStart, recipe: Recipe, seed: int, judge: Judge, report: Report) -> Policy:
@@ -92,7 +91,7 @@ async def build(bundle: Bundle, tasks: WarmStart, recipe: Recipe, seed: int, jud
         f"small policy: {parameters / 1e6:.1f} M parameters, {len(tokenizer)} tokens, {len(tasks.learn)} examples; "
         f"replies up to {material.max_tokens} tokens, measured on {len(tasks.measure)} unseen train tasks"
     )
-    learner = Learner(model, recipe, material.prefix, material.epoch, tokenizer.pad_token_id, seed)
+    learner = Learner(model, recipe, material.epoch, tokenizer.pad_token_id, seed)
     measures: list[SliceMeasure] = []
     stopped: StopReason | None = None
     while stopped is None:

@@ -52,40 +52,31 @@ Epoch = Callable[[Random], list[Example]]
 
 @dataclass(frozen=True)
 class Batch:
-    """Right-padded examples without their shared prefix. Each tensor is int64 of shape (examples, longest)."""
+    """Right-padded examples. Each tensor is int64 of shape (examples, longest)."""
 
     input_ids: torch.Tensor
     labels: torch.Tensor
 
 
-def shared_prefix(examples: Sequence[Example]) -> list[int]:
-    """The ids with which every prompt begins; at least one id of each prompt stays outside."""
-    first, last = min(example.prompt for example in examples), max(example.prompt for example in examples)
-    length = 0
-    while length < min(len(first), len(last)) - 1 and first[length] == last[length]:
-        length += 1
-    return first[:length]
-
-
-def collate(examples: Sequence[Example], skip: int, pad: int) -> Batch:
-    """Without the first `skip` ids; loss on the reply only."""
-    longest = max(example.tokens for example in examples) - skip
+def collate(examples: Sequence[Example], pad: int) -> Batch:
+    """Loss on the reply only."""
+    longest = max(example.tokens for example in examples)
     input_ids = torch.full((len(examples), longest), pad)
     labels = torch.full_like(input_ids, IGNORED)
     for row, example in enumerate(examples):
-        input_ids[row, : example.tokens - skip] = torch.tensor(example.prompt[skip:] + example.reply)
-        labels[row, len(example.prompt) - skip : example.tokens - skip] = torch.tensor(example.reply)
+        input_ids[row, : example.tokens] = torch.tensor(example.prompt + example.reply)
+        labels[row, len(example.prompt) : example.tokens] = torch.tensor(example.reply)
     return Batch(input_ids, labels)
 
 
-def batches(epoch: Epoch, skip: int, size: int, pad: int, rng: Random) -> Iterator[Batch]:
+def batches(epoch: Epoch, size: int, pad: int, rng: Random) -> Iterator[Batch]:
     """Endless epochs of shuffled batches; within one, lengths are close, so that little padding is computed."""
     while True:
         order = sorted(epoch(rng), key=lambda example: example.tokens + rng.random() * LENGTH_JITTER_TOKENS)
         chunks = [order[start : start + size] for start in range(0, len(order), size)]
         rng.shuffle(chunks)
         for chunk in chunks:
-            yield collate(chunk, skip, pad)
+            yield collate(chunk, pad)
 
 
 LENGTH_JITTER_TOKENS = 12

@@ -1,14 +1,13 @@
-"""The supervised loop. All prompts of a domain begin alike (the table list): that prefix is computed once a batch."""
+"""The supervised loop."""
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from random import Random
 from typing import Any
 
 import torch
 from torch.optim.swa_utils import AveragedModel
-from transformers import DynamicCache
 
 from services.trainer.small_policy.examples import Batch, Epoch, batches
 from services.trainer.small_policy.settings import Recipe
@@ -26,11 +25,10 @@ class Learner:
     policy: it is worth a decayed learning rate without knowing in advance when training stops.
     """
 
-    def __init__(self, model: Any, recipe: Recipe, prefix: Sequence[int], epoch: Epoch, pad: int, seed: int) -> None:
+    def __init__(self, model: Any, recipe: Recipe, epoch: Epoch, pad: int, seed: int) -> None:
         self._model = model
         self._averaged = AveragedModel(model, avg_fn=lambda mean, new, _: torch.lerp(new, mean, recipe.averaging))
-        self._prefix = prefix
-        self._source = batches(epoch, len(prefix), recipe.batch, pad, Random(seed))
+        self._source = batches(epoch, recipe.batch, pad, Random(seed))
         matrices, others = split_parameters(model)
         self._optimizers: list[torch.optim.Optimizer] = [
             torch.optim.Muon(matrices, lr=recipe.matrix_learning_rate, weight_decay=recipe.weight_decay),
@@ -54,7 +52,7 @@ class Learner:
         self._model.train()
         said = time.monotonic()
         for _ in range(steps):
-            loss = reply_loss(self._model, self._prefix, next(self._source))
+            loss = reply_loss(self._model, next(self._source))
             self._model.zero_grad(set_to_none=True)
             torch.autograd.backward(loss)
             torch.nn.utils.clip_grad_norm_(self._model.parameters(), GRADIENT_CLIP)
@@ -76,16 +74,12 @@ def split_parameters(model: Any) -> tuple[list[torch.nn.Parameter], list[torch.n
     return matrices, [weight for weight in model.parameters() if id(weight) not in chosen]
 
 
-def reply_loss(model: Any, prefix: Sequence[int], batch: Batch) -> torch.Tensor:
-    """Mean cross-entropy of the reply tokens, given `prefix` before every row of the batch.
+def reply_loss(model: Any, batch: Batch) -> torch.Tensor:
+    """Mean cross-entropy of the reply tokens.
 
     Padding stands on the right, where causal attention keeps it from the tokens that count: no mask is needed.
     """
-    cache = DynamicCache(config=model.config)
-    if prefix:
-        model.model(input_ids=torch.tensor([list(prefix)]), past_key_values=cache, use_cache=True)
-        cache.batch_repeat_interleave(len(batch.input_ids))
-    hidden = model.model(input_ids=batch.input_ids, past_key_values=cache, use_cache=True).last_hidden_state
+    hidden = model.model(input_ids=batch.input_ids, use_cache=False).last_hidden_state
     wanted = batch.labels[:, 1:] >= 0
     logits = model.lm_head(hidden[:, :-1][wanted])  # at reply positions only
     return torch.nn.functional.cross_entropy(logits, batch.labels[:, 1:][wanted])

@@ -32,7 +32,7 @@ def test_a_built_folder_is_a_model_its_tokenizer_and_a_card(
     assert path.name == card.digest == policy_digest(warm_start, bundle.digest, TINY, 0)
     assert card.parameters == model.num_parameters()
     assert (card.stopped, card.steps, card.measured.tasks) == (StopReason.TARGET, 2, 6)
-    assert card.regime.prompt == "brief"
+    assert card.regime.prompt == "question"
     assert model.config.model_type == "qwen3"
     assert model.config.max_position_embeddings == card.context_tokens == tokenizer.model_max_length
     assert model.generation_config.eos_token_id == tokenizer.eos_token_id

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.trainer.small_policy.examples import Example, batches, collate, shared_prefix
+from services.trainer.small_policy.examples import Example, batches, collate
 from services.trainer.small_policy.generate import Draw, pick, sample
 from services.trainer.small_policy.learner import reply_loss
 from services.trainer.small_policy.measure import Asked, MeasureFailed, summarise
@@ -98,32 +98,20 @@ def test_a_verifier_that_scores_nothing_is_a_failure_not_a_zero(tasks: list[Priv
         summarise([Asked(tasks[0], [1])], [[Status.UNSCORABLE]], TINY, step=5)
 
 
-def test_only_the_common_beginning_is_shared() -> None:
-    assert shared_prefix(EXAMPLES) == [2, 7, 8]
-    assert shared_prefix(EXAMPLES[:1]) == [
-        2,
-        7,
-        8,
-        9,
-    ]  # one id of the prompt stays, so that the first reply has one before it
-
-
 def test_every_example_is_seen_once_an_epoch() -> None:
-    source = batches(lambda rng: EXAMPLES, 3, 2, PAD, Random(0))
+    source = batches(lambda rng: EXAMPLES, 2, PAD, Random(0))
     labels = [label for _ in range(2) for row in next(source).labels.tolist() for label in row if label >= 0]
     assert sorted(labels) == sorted(token for example in EXAMPLES for token in example.reply)
 
 
-def test_the_shared_prefix_gives_the_loss_and_gradient_of_whole_prompts() -> None:
+def test_padding_and_prompts_carry_no_loss() -> None:
     model = make_model(TINY.architecture, 20, 64, PAD, EOS, seed=0)
-    found = []
-    for prefix in ([], shared_prefix(EXAMPLES)):
-        model.zero_grad()
-        loss = reply_loss(model, prefix, collate(EXAMPLES, len(prefix), PAD))
-        torch.autograd.backward(loss)
-        found.append((loss.detach(), torch.cat([weight.grad.flatten() for weight in model.parameters()])))
-    torch.testing.assert_close(found[0][0], found[1][0])
-    torch.testing.assert_close(found[0][1], found[1][1], rtol=1e-4, atol=1e-6)
+    together = reply_loss(model, collate(EXAMPLES, PAD))
+    tokens = [len(example.reply) for example in EXAMPLES]
+    alone = [
+        reply_loss(model, collate([example], PAD)) * count for example, count in zip(EXAMPLES, tokens, strict=True)
+    ]
+    torch.testing.assert_close(together, torch.stack(alone).sum() / sum(tokens))
 
 
 @given(st.integers(0, 5), st.floats(0.05, 0.99))

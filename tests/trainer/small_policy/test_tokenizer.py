@@ -35,10 +35,9 @@ def test_prompt_ids_equal_the_saved_chat_templates(bundle: Bundle, warm_start: W
     for task, one in zip(warm_start.measure, material.slice, strict=True):
         sent = [message.model_dump() for message in messages(bundle, REGIME, task.question)]
         text = engine.apply_chat_template(sent, tokenize=False, add_generation_prompt=True)
-        assert text == f"<|system|>tables: ships, ports<|user|>{task.question}<|assistant|>"
+        assert text == f"<|user|>{task.question}<|assistant|>"
         assert engine.encode(text, add_special_tokens=False) == one.prompt
     for example in material.epoch(Random(0)):
-        assert example.prompt[: len(material.prefix)] == material.prefix
         assert engine.decode(example.prompt).endswith(".<|assistant|>")
         assert engine.decode(example.reply).endswith("<|end|>")
         assert engine.decode(example.reply, skip_special_tokens=True).startswith("SELECT ")
