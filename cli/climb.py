@@ -44,13 +44,13 @@ FULL = ClimbSize(
     phrasings=3,
     policy_steps=None,
     holdout=1000,
-    band_tasks=2000,  # about 800 prompts in the band: 48 steps pass over it once, a second pass only memorises
+    band_tasks=2600,  # about 1,050 prompts in the band: 64 steps pass over it once, a second pass only memorises
     band_k=4,
     band_limits=(0.1, 0.9),
-    steps=48,
+    steps=64,
     prompts=16,
     k=8,
-    learning_rate=1e-3,
+    learning_rate=2e-3,
 )
 
 SMOKE = ClimbSize(
@@ -109,7 +109,9 @@ class Climb:
             self._call(
                 *("train", domain, "--run", run, "--band", self._id("band"), "--steps", str(size.steps)),
                 *("--prompts", str(size.prompts), "-k", str(size.k), "--learning-rate", str(size.learning_rate)),
-                *("--seed", str(self._seed)),
+                # by batch: a group whose rewards only tell a failing query from a wrong one should not count like one
+                # that tells right from wrong; falling: single batches are noisy
+                *("--schedule", "linear", "--advantages", "batch", "--seed", str(self._seed)),
             )
             self._call("serve", after)
             self._call(*evaluate, "--id", self._id("after"), "--policy", after)
