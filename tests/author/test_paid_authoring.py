@@ -19,6 +19,8 @@ from tests.author.conftest import ServiceProcess, awaited, call, finished
 from tests.author.killing import kill_at_random
 from tests.author.model_server import Answer, Asked, Knowing, ModelServer
 
+pytestmark = pytest.mark.slow
+
 PER_CALL = 4
 
 

@@ -24,6 +24,8 @@ from tests.rollout.conftest import eventually, is_true
 from tests.rollout.scripted import Script, running, stand_ins
 from tests.rollout.test_samplings import all_rows, assert_each_once, ended, request
 
+pytestmark = pytest.mark.slow
+
 START_SECONDS = 90
 
 

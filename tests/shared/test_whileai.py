@@ -166,6 +166,7 @@ def draw_noise(found: Pair) -> float:
     return float(sum(c.pass_rate * (1 - c.pass_rate) / (K - 1) for c in counts) ** 0.5 / len(counts))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("found", PAIRS, ids=lambda found: found.name)
 def test_the_same_pair_gets_the_same_verdict_value_and_interval(found: Pair) -> None:
     report = their_report(found)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import httpx
 import psutil
+import pytest
 
 from cli.stack.home import STACK_VARIABLE, StackHome
 from shared.artifacts import adapter_digest
@@ -101,6 +102,7 @@ async def test_a_killed_worker_costs_at_most_a_step_and_no_prompt(stack: StackHa
     assert final.digest == adapter_digest(Path(final.uri.removeprefix("file://")))
 
 
+@pytest.mark.slow
 async def test_a_stopped_run_keeps_its_last_adapter_and_goes_on_when_started_again(stack: StackHandle) -> None:
     run_id, urls = "stopped", stack.urls
     async with TrainerClient(urls["trainer"], stack.token("admin")) as trainer:

@@ -21,6 +21,8 @@ from tests.verifier.attacks.observing import BUNDLE, CONTROL, CONTROL_ROWS
 from tests.verifier.conftest import temporary_folder
 from tests.verifier.isolations import ISOLATIONS
 
+pytestmark = pytest.mark.slow
+
 MB = 1024**2
 MEMORY_BYTES = 256 * MB
 LIMITS = Limits(rows=200, bytes=1_000_000)

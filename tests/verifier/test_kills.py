@@ -16,6 +16,8 @@ from tests.verifier.load import BUNDLE, Tally, verify_all
 from tests.verifier.store import GOLD, sandbox_request, verify_sql
 from tests.verifier.test_isolation import backends, segments_of, until, working_below
 
+pytestmark = pytest.mark.slow
+
 CONCURRENT = 60
 """Requests at once here; `.ci/verifier_kills.py` has 200 and many kills."""
 

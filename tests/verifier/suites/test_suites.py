@@ -16,6 +16,8 @@ from shared.contracts.verifier import BundleSource, SandboxRequest, Status, Veri
 from tests.verifier.conftest import VerifierProcess
 from tests.verifier.store import STORE
 
+pytestmark = pytest.mark.slow
+
 SCHEMA = """
 CREATE TYPE mood AS ENUM ('calm', 'loud');
 CREATE DOMAIN percent AS int CHECK (VALUE BETWEEN 0 AND 100);
