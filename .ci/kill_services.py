@@ -20,7 +20,7 @@ from cli.stack.supervisor import Supervisor
 KILLS = [
     ("author", "verifier"),
     ("policy", "author"),
-    ("sample .*-base ", "inference"),
+    ("sample .*-base$", "inference"),
     ("sample .*-base-again", "engine"),
     ("sample .*-band", "rollout"),
     ("train", "trainer"),
@@ -60,7 +60,7 @@ def main() -> None:
 
 def begun(text: str, command: str) -> bool:
     """Whether the demo has printed this command."""
-    return re.search(rf"^\[ *[\d.]+ s\] \$ sqlclimb {command}", text + " ", re.MULTILINE) is not None
+    return re.search(rf"^\[ *[\d.]+ s\] \$ sqlclimb {command}", text, re.MULTILINE) is not None
 
 
 if __name__ == "__main__":
