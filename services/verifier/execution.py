@@ -71,19 +71,14 @@ def _run(session: Session, sql: str, limits: Limits, started: float) -> Outcome:
     try:
         answer = session.run(sql, limits.rows, limits.bytes)
     except psycopg.Error as error:
-        outcome = _failure(session, error)
-    else:
-        outcome = _outcome(session, answer)
-    return replace(outcome, exec_ms=(time.perf_counter() - started) * 1000)
-
-
-def _outcome(session: Session, answer: Answer) -> Outcome:
+        answer = Answer(error=error)
+    exec_ms = (time.perf_counter() - started) * 1000
     if answer.over:
-        return Outcome(failure=Failure.OVERSIZED, reason=f"more than {answer.over}")
+        return Outcome(exec_ms=exec_ms, failure=Failure.OVERSIZED, reason=f"more than {answer.over}")
     if answer.error is not None:
-        return _failure(session, answer.error)
+        return replace(_failure(session, answer.error), exec_ms=exec_ms)
     rows = DecodedRows(answer.rows, answer.oids)
-    return Outcome(answer.columns, rows, answer.rows, answer.oids, answer.size_bytes)
+    return Outcome(answer.columns, rows, answer.rows, answer.oids, answer.size_bytes, exec_ms)
 
 
 def _failure(session: Session, error: psycopg.Error) -> Outcome:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-_MARK = re.compile(r"`{3,}|~{3,}")
+_MARK = re.compile(r"```+|~~~+")
 _LABEL = re.compile(r"[ \t]*(?P<label>[A-Za-z0-9_+#.-]*)[ \t]*")
 _REST_IS_BLANK = re.compile(r"[ \t]*(?:\n|\Z)")
 _QUOTE_PREFIX = re.compile(r"^[ \t]*>[ \t]?", re.MULTILINE)

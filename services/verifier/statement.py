@@ -133,10 +133,14 @@ def _nodes(name: str, node: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any
         kind, fields = stack.pop()
         yield kind, fields
         for key, value in fields.items():
-            if not isinstance(value, dict | list):
+            if type(value) is list:
+                children = value
+            elif type(value) is dict:
+                children = [value]
+            else:
                 continue
-            for child in value if isinstance(value, list) else (value,):
-                if not isinstance(child, dict) or not child:
+            for child in children:
+                if type(child) is not dict or not child:
                     continue
                 if _wrapped(child):
                     stack.extend(child.items())
