@@ -1,11 +1,14 @@
 """Verdicts per second on a GRPO-shaped mix: the verifier over HTTP against the published recipe's pattern.
 
 A6 of issue 3. Ours: `python -m services.verifier`, groups of 16 a request, 32 requests at once, domain shop. The
-rival: a connection per verification, gold re-executed each time, the recipe's comparison, 32 threads in this process,
-no HTTP (see `support/recipe_verifier.py`). Same machine, Postgres build, server settings, rows and replies (made
-beforehand). The recipe knows one database, so the ratio is of ours on the main seed alone; ours with shop's variants
-is shown beside it. Five alternations, raw series printed. Then single-item requests (latency), the price of a session's
-reset, and 10^5 verdicts (cost per verdict and memory stay flat).
+rival: a connection per verification, gold re-executed each time, the recipe's comparison, 32 threads in this process
+and no HTTP (see `support/recipe_verifier.py`). Same machine, Postgres build, rows and replies (made beforehand); the
+recipe's server is as initdb sets it up. Every request of ours authenticates, by its token; so does every connection of
+the recipe's, by its password, and beside it stands the recipe on a server that is open to every local user. The recipe
+knows one database, so the ratio is of ours on the main seed alone; ours with shop's variants is shown too.
+
+Five alternations, raw series printed. Then single-item requests (latency), the price of a session's reset, and 10^5
+verdicts (cost per verdict and memory stay flat).
 """
 
 import argparse
@@ -27,6 +30,7 @@ from support.grpo_mix import GROUP, Group, groups, proposals, shop
 from support.lean_http import LeanConnection
 from support.recipe_verifier import verify as recipe_verify
 from support.running_verifier import RunningVerifier, cpu_seconds_below, running_verifier, temporary_folder
+from support.stock_postgres import StockPostgres, stock_postgres
 
 from services.author.teachers.base import Proposal
 from services.verifier.sandbox.local import LocalCluster, LocalDriver
@@ -73,21 +77,22 @@ def main() -> None:
     bundle = shop()
     gc.disable()  # a pause of the load generator's would read as latency of the service
     with temporary_folder() as folder:
-        driver = LocalDriver(folder / "rival", SANDBOX_MEMORY_BYTES, None)
+        driver = LocalDriver(folder / "gates", SANDBOX_MEMORY_BYTES, None)
         try:
             cluster = driver.start(bundle)
             tasks = gated(cluster, bundle, proposals(bundle, 3 * TASKS))[:TASKS]
             print(f"{len(tasks)} tasks, {os.cpu_count()} cores, PostgreSQL {driver.postgres_version}")
             print(f"load average {os.getloadavg()[0]:.1f} at the start: neighbours slow both sides")
             reset_price(cluster, tasks)
-            with running_verifier(folder) as verifier:
-                asyncio.run(measure(verifier, bundle, conninfo(cluster), tasks, options))
+            cluster.stop()
+            with stock_postgres(folder / "stock", bundle) as stock, running_verifier(folder) as verifier:
+                asyncio.run(measure(verifier, bundle, stock, tasks, options))
         finally:
             driver.close()
 
 
 def conninfo(cluster: LocalCluster, seed: str = MAIN_SEED) -> str:
-    """The rival's connection string, over the Unix socket."""
+    """As a candidate, over the Unix socket."""
     return f"host={cluster.host} user={Role.CANDIDATE} dbname={cluster.database(seed)}"
 
 
@@ -133,7 +138,7 @@ def reset_price(cluster: LocalCluster, tasks: list[Proposal]) -> None:
 
 
 async def measure(
-    verifier: RunningVerifier, bundle: Bundle, rival: str, tasks: list[Proposal], options: argparse.Namespace
+    verifier: RunningVerifier, bundle: Bundle, stock: StockPostgres, tasks: list[Proposal], options: argparse.Namespace
 ) -> None:
     """Everything, in the order printed."""
     async with verifier.client() as client:
@@ -144,14 +149,15 @@ async def measure(
             await client.create_sandbox(SandboxRequest(sandbox_id=sandbox_id, run_id="benchmark", bundle=source))
     for sandbox_id in (MAIN_ONLY, SUITE):  # golds, sessions, parsers
         await ours(verifier, sandbox_id, some_groups(tasks, 1, len(tasks)))
-    await agreement(verifier, rival, some_groups(tasks, 2, 40))
-    rates = await alternate(verifier, rival, tasks, options)
+    await agreement(verifier, stock.without, some_groups(tasks, 2, 40))
+    rates = await alternate(verifier, stock, tasks, options)
     p99_ms = await single_items(verifier, tasks, options.groups)
     if options.verdicts:
         await long_run(verifier, tasks, options.verdicts)
-    main_only, suite, theirs = (statistics.median(series) for series in rates)
+    main_only, suite, theirs, opened = (statistics.median(series) for series in rates)
     print(f"single items: p99 {p99_ms:.1f} ms, target under {TARGET_P99_MS:.0f} ms")
     print(f"with the suite's seeds: {suite / theirs:.2f} times the recipe's rate on its one")
+    print(f"where the recipe's server is open to every local user: {main_only / opened:.2f} times its rate")
     result = {"name": "verifier_throughput", "ours": round(main_only, 1), "rival": round(theirs, 1)}
     print(json.dumps(result | {"ratio": round(main_only / theirs, 2), "target": TARGET_RATIO, "unit": "verdicts/s"}))
 
@@ -217,31 +223,31 @@ async def agreement(verifier: RunningVerifier, rival: str, work: list[Group]) ->
 
 
 async def alternate(
-    verifier: RunningVerifier, rival: str, tasks: list[Proposal], options: argparse.Namespace
-) -> tuple[list[float], list[float], list[float]]:
-    """Verdicts per second of each stretch: (ours on the main seed, ours with the suite, theirs)."""
-    series: tuple[list[float], list[float], list[float]] = ([], [], [])
-    me = psutil.Process()  # the rival's threads; its cluster is among our children, as is the idle verifier
+    verifier: RunningVerifier, stock: StockPostgres, tasks: list[Proposal], options: argparse.Namespace
+) -> list[list[float]]:
+    """Verdicts per second of each stretch: ours on the main seed, ours with the suite, theirs, theirs without login."""
+    names = ("ours", "ours, suite", "recipe", "recipe, open")
+    series: list[list[float]] = [[] for _ in names]
+    me = psutil.Process()  # the recipe's threads; its server is among our children, as is the idle verifier
     for number in range(options.alternations):
         work = some_groups(tasks, 100 + number, options.groups)
         again = some_groups(tasks, 200 + number, options.groups)
         before = sum(verifier.cpu_seconds())
-        main_only = await ours(verifier, MAIN_ONLY, work)
-        ours_cpu = sum(verifier.cpu_seconds()) - before
-        before = time.process_time() + cpu_seconds_below(me)
-        theirs = await asyncio.to_thread(recipe, rival, work[: options.groups // 10])
-        recipe_cpu = time.process_time() + cpu_seconds_below(me) - before
-        suite = await ours(verifier, SUITE, again)
-        for rates, found in zip(series, (main_only, suite, theirs), strict=True):
+        stretches = [await ours(verifier, MAIN_ONLY, work)]
+        cpu_ms = [(sum(verifier.cpu_seconds()) - before) * 1000 / stretches[0].verdicts]
+        stretches.append(await ours(verifier, SUITE, again))
+        for rival in (stock.with_password, stock.without):
+            before = time.process_time() + cpu_seconds_below(me)
+            stretches.append(await asyncio.to_thread(recipe, rival, work[: options.groups // 10]))
+            spent = time.process_time() + cpu_seconds_below(me) - before
+            cpu_ms.append(spent * 1000 / stretches[-1].verdicts)
+        for rates, found in zip(series, stretches, strict=True):
             rates.append(found.per_second)
-        our_ms, recipe_ms = ours_cpu / main_only.verdicts * 1000, recipe_cpu / theirs.verdicts * 1000
-        print(
-            f"  {number + 1}: ours {main_only.per_second:7.1f}/s ({our_ms:.3f} CPU ms each), suite "
-            f"{suite.per_second:7.1f}/s, recipe {theirs.per_second:6.1f}/s ({recipe_ms:.3f} CPU ms each)"
-        )
-        print(f"     {dict(sorted(main_only.statuses.items()))}")
-    for name, rates in zip(("ours", "ours, suite", "recipe"), series, strict=True):
-        print(f"{name:<12}{[round(rate, 1) for rate in rates]} verdicts/s")
+        shown = ", ".join(f"{name} {rates[-1]:.1f}/s" for name, rates in zip(names, series, strict=True))
+        print(f"  {number + 1}: {shown}; CPU ms a verdict: {', '.join(f'{each:.3f}' for each in cpu_ms)}")
+        print(f"     {dict(sorted(stretches[0].statuses.items()))}")
+    for name, rates in zip(names, series, strict=True):
+        print(f"{name:<14}{[round(rate, 1) for rate in rates]} verdicts/s")
     return series
 
 

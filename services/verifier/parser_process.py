@@ -10,7 +10,6 @@ import resource
 import signal
 import sys
 from collections.abc import Callable
-from dataclasses import asdict
 from typing import Any, TypeVar
 
 from services.verifier.gold_plan import plan_gold
@@ -40,8 +39,8 @@ def main() -> None:
 
 def _parse(request: dict[str, Any]) -> dict[str, Any]:
     return {
-        "analyse": [asdict(_bounded(analyse, sql)) for sql in request["analyse"]],
-        "plan": [asdict(_bounded(plan_gold, sql)) for sql in request["plan"]],
+        "analyse": [vars(_bounded(analyse, sql)) for sql in request["analyse"]],
+        "plan": [vars(_bounded(plan_gold, sql)) for sql in request["plan"]],
     }
 
 
@@ -54,7 +53,7 @@ def _extract(request: dict[str, Any]) -> dict[str, Any]:
     found = {extraction.sql for extraction in extractions if extraction.sql is not None and request["analyse_found"]}
     return {
         "extract": [(extraction.sql, extraction.reason) for extraction in extractions],
-        "found": {sql: asdict(_bounded(analyse, sql)) for sql in found if precheck(sql) is None},
+        "found": {sql: vars(_bounded(analyse, sql)) for sql in found if precheck(sql) is None},
     }
 
 
