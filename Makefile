@@ -28,7 +28,6 @@ lint: install ## ruff and mypy --strict on our packages
 
 bench: install ## the benchmarks, each against its stated rival, in one run
 	@set -e; for script in $(wildcard benchmarks/*.py); do echo "== $$script"; $(BIN)/python $$script; done
-	@[ -n "$(wildcard benchmarks/*.py)" ] || echo "no benchmark yet: no figure of speed is claimed so far"
 
 clean: ## stop the stack of this checkout and remove its data; the environment stays
 	@if [ -x $(BIN)/sqlclimb ]; then $(BIN)/sqlclimb down; fi

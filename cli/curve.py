@@ -8,7 +8,7 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
 
-from shared.contracts.rollout import Report
+from shared.contracts.measuring import Report
 from shared.contracts.trainer import Run, Step
 
 MEAN_OVER_STEPS = 5
@@ -42,9 +42,8 @@ def draw_reports(reports: list[Report], path: Path) -> None:
     overall = [found.lines[0] for found in reports]
     places = np.arange(len(reports))
     values = np.array([line.pass_at_1.value for line in overall])
-    reach = np.array(
-        [[line.pass_at_1.value - line.pass_at_1.low, line.pass_at_1.high - line.pass_at_1.value] for line in overall]
-    )
+    ends = np.array([(line.pass_at_1.low, line.pass_at_1.high) for line in overall])
+    reach = np.abs(ends - values[:, None])
     figure, axes = plt.subplots(figsize=(max(4.0, 1.2 * len(reports)), 4.5), layout="constrained")
     axes.errorbar(places, values, yerr=reach.T, fmt="o", capsize=4, color="tab:blue", label="pass@1, 95 % interval")
     axes.plot(places, [line.pass_at_k.value for line in overall], "_", color="tab:gray", label="pass@k")

@@ -6,7 +6,7 @@ import io
 from rich.console import Console
 from rich.table import Table
 
-from shared.contracts.rollout import Delta, DeltaVerdict, Estimate, Report, ReportLine
+from shared.contracts.measuring import Delta, DeltaVerdict, Estimate, Report, ReportLine
 
 WIDTH = 240
 """Columns of a table that is piped into a file."""

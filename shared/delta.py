@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from shared.contracts.rollout import DeltaLine, DeltaVerdict, Estimate
+from shared.contracts.measuring import DeltaLine, DeltaVerdict, Estimate
 from shared.statistics import (
     Z_TWO_SIDED_95,
     bootstrap_mean,

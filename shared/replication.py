@@ -5,7 +5,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from shared.contracts.rollout import DeltaVerdict
+from shared.contracts.measuring import DeltaVerdict
 from shared.delta import PairedResult, TaskCounts, paired_delta
 from shared.statistics import t_two_sided_95
 

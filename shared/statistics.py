@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.contracts.rollout import Estimate
+from shared.contracts.measuring import Estimate
 
 BOOTSTRAP_DRAWS = 2_000
 SIGN_FLIP_DRAWS = 10_000

@@ -11,16 +11,8 @@ from cli.curve import draw_reports
 from cli.follow import follow
 from cli.render import delta_table, report_csv, report_markdown, report_table
 from cli.stack.stack import StackError
-from shared.contracts.rollout import (
-    BandRequest,
-    DeltaRequest,
-    Purpose,
-    Regime,
-    Sampling,
-    SamplingParameters,
-    SamplingRequest,
-    SamplingState,
-)
+from shared.contracts.measuring import BandRequest, DeltaRequest
+from shared.contracts.rollout import Purpose, Regime, Sampling, SamplingParameters, SamplingRequest, SamplingState
 from shared.contracts.tasks import Split
 from shared.contracts.verifier import Profile
 from shared.ids import sha256_hex

@@ -40,12 +40,10 @@ def watched(supervisor: Supervisor, say: Say) -> Iterator[None]:
 
 
 def _watch(supervisor: Supervisor, say: Say, stop: threading.Event) -> None:
-    known = supervisor.processes()
-    while not stop.wait(POLL_SECONDS):
-        try:
+    known: dict[str, Supervised] = {}
+    with contextlib.suppress(SupervisorRefused):  # it shuts down: `down` says so
+        while not stop.wait(POLL_SECONDS):
             found = supervisor.processes()
-        except SupervisorRefused:  # it shuts down: `down` says so
-            return
-        for sentence in changes(known, found):
-            say(f"  ! {sentence}")
-        known = found
+            for sentence in changes(known, found):
+                say(f"  ! {sentence}")
+            known = found

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 
 from shared.contracts.author import AuthoringYield, ThinCell
-from shared.contracts.rollout import Report
+from shared.contracts.measuring import Report
 from shared.contracts.tasks import Archetype, Difficulty
 from shared.statistics import detectable_effect, noise_deviation
 

@@ -29,7 +29,7 @@ from shared.clients.rollout import RolloutClient
 from shared.clients.verifier import VerifierClient
 from shared.contracts.author import LIMITS, Authoring, AuthoringRequest, AuthoringState
 from shared.contracts.base import FieldError
-from shared.contracts.rollout import Report
+from shared.contracts.measuring import Report
 from shared.contracts.tasks import ImportRequest, PrivilegedTask, Split, Task, TaskSet
 from shared.domain import Bundle, BundleError, find_bundle
 from shared.errors import Conflict, Invalid, NotFound

@@ -15,6 +15,7 @@ from services.rollout.grounds import Grounds, ready
 from services.rollout.measuring import MeasuringService
 from services.rollout.replay import ReplayService
 from services.rollout.repository import Repository
+from services.rollout.row_repository import RowRepository
 from services.rollout.service import SamplingService
 from services.rollout.settings import RolloutSettings
 from services.rollout.tasks import TaskDirectory
@@ -34,8 +35,8 @@ def build_app(settings: RolloutSettings, sampler: Sampler) -> FastAPI:
     verifier = VerifierClient(settings.verifier_url, token)
     inference = InferenceClient(settings.inference_url, token)
     pool = open_pool(settings.db.get_secret_value())
-    repository, batches = Repository(pool), BatchRepository(pool)
-    grounds = Grounds(settings, repository, author, verifier, inference, TaskDirectory(author), sampler)
+    repository, rows, batches = Repository(pool), RowRepository(pool), BatchRepository(pool)
+    grounds = Grounds(settings, repository, rows, author, verifier, inference, TaskDirectory(author), sampler)
     samplings = SamplingService(grounds)
 
     @asynccontextmanager
@@ -48,7 +49,7 @@ def build_app(settings: RolloutSettings, sampler: Sampler) -> FastAPI:
             app.state.services = Services(
                 samplings,
                 BatchService(grounds, batches),
-                MeasuringService(repository, batches, grounds.tasks),
+                MeasuringService(repository, rows, batches, grounds.tasks),
                 ReplayService(grounds),
             )
             stack.push_async_callback(samplings.close)

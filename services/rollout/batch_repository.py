@@ -4,7 +4,8 @@ from psycopg.types.json import Jsonb
 
 from services.rollout.records import Fence, NewSampling, Policy
 from services.rollout.repository import Fenced, insert_sampling, patient
-from shared.contracts.rollout import Band, BandRequest, SamplingRequest
+from shared.contracts.measuring import Band, BandRequest
+from shared.contracts.rollout import SamplingRequest
 from shared.database import Pool
 from shared.errors import Conflict
 

@@ -112,7 +112,7 @@ class BatchService:
 
     async def _group(self, record: SamplingRecord, task_id: str, k: int) -> BatchGroup:
         """A finished group as the ledger has it: what the trainer learns from is what was written."""
-        rows = [row async for row in self._grounds.repository.rows(record, task_id)]
+        rows = [row async for row in self._grounds.rows.rows(record, task_id)]
         return batch_group(task_id, rows, k)
 
 

@@ -12,21 +12,8 @@ from services.rollout.measuring import MeasuringService
 from services.rollout.replay import ReplayService
 from services.rollout.service import SamplingService
 from shared.auth import Scope
-from shared.contracts.rollout import (
-    Band,
-    BandRequest,
-    BatchRequest,
-    Delta,
-    DeltaRequest,
-    Replay,
-    Report,
-    Row,
-    Sampling,
-    SamplingRequest,
-    Samplings,
-    Scan,
-    VoidRequest,
-)
+from shared.contracts.measuring import Band, BandRequest, Delta, DeltaRequest, Replay, Report, Scan
+from shared.contracts.rollout import BatchRequest, Row, Sampling, SamplingRequest, Samplings, VoidRequest
 from shared.web import needs
 
 KEEPALIVE_SECONDS = 15.0

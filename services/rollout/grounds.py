@@ -9,6 +9,7 @@ from services.rollout.patience import RetryRule
 from services.rollout.policies import resolve_now
 from services.rollout.records import MissingGroup, SamplingRecord
 from services.rollout.repository import Repository
+from services.rollout.row_repository import RowRepository
 from services.rollout.settings import RolloutSettings
 from services.rollout.tasks import TaskDirectory
 from shared.clients.author import AuthorClient
@@ -28,6 +29,7 @@ class Grounds:
 
     settings: RolloutSettings
     repository: Repository
+    rows: RowRepository
     author: AuthorClient
     verifier: VerifierClient
     inference: InferenceClient

@@ -7,9 +7,10 @@ from services.rollout.batch_repository import BatchRepository
 from services.rollout.records import SamplingRecord
 from services.rollout.report import TaskRows, by_task, cut_band, report, side_of, task_counts
 from services.rollout.repository import Repository
+from services.rollout.row_repository import RowRepository
 from services.rollout.scan import scan
 from services.rollout.tasks import TaskDirectory
-from shared.contracts.rollout import Band, BandRequest, Delta, DeltaRequest, DeltaVerdict, Report, Scan
+from shared.contracts.measuring import Band, BandRequest, Delta, DeltaRequest, DeltaVerdict, Report, Scan
 from shared.delta import differences
 from shared.errors import Conflict, NotFound
 from shared.replication import replicated_delta
@@ -18,8 +19,11 @@ from shared.replication import replicated_delta
 class MeasuringService:
     """Reads the ledger; figures are computed in a thread, so that groups go on landing meanwhile."""
 
-    def __init__(self, repository: Repository, bands: BatchRepository, tasks: TaskDirectory) -> None:
+    def __init__(
+        self, repository: Repository, rows: RowRepository, bands: BatchRepository, tasks: TaskDirectory
+    ) -> None:
         self._repository = repository
+        self._rows = rows
         self._bands = bands
         self._tasks = tasks
 
@@ -33,7 +37,7 @@ class MeasuringService:
         record = await self._repository.find(sampling_id)
         if record is None:
             raise NotFound(f"there is no sampling {sampling_id!r}")
-        rewarded = await self._repository.rewarded(sampling_id)
+        rewarded = await self._rows.rewarded(sampling_id)
         tasks = await self._tasks.some(record.request.domain, sorted({row.task_id for row in rewarded}))
         gold_keys = {task_id: task.provenance.gold_key for task_id, task in tasks.items()}
         findings = await asyncio.to_thread(scan, rewarded, gold_keys)
@@ -106,7 +110,7 @@ class MeasuringService:
             raise NotFound(f"there is no sampling {sampling_id!r}")
         if record.void_reason is not None:
             raise Conflict(f"sampling {sampling_id!r} was withdrawn: {record.void_reason}")
-        tasks, facts = await self._repository.tasks(sampling_id), await self._repository.facts(sampling_id)
+        tasks, facts = await self._repository.tasks(sampling_id), await self._rows.facts(sampling_id)
         return record, by_task(tasks, facts)
 
 

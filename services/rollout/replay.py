@@ -5,7 +5,8 @@ import contextlib
 from services.rollout.grounds import Grounds
 from services.rollout.records import SamplingRecord
 from shared.clients.base import ServiceProblem, ServiceUnreachable
-from shared.contracts.rollout import Replay, Row
+from shared.contracts.measuring import Replay
+from shared.contracts.rollout import Row
 from shared.contracts.tasks import PrivilegedTask
 from shared.contracts.verifier import (
     ExplainRequest,
@@ -58,11 +59,11 @@ class ReplayService:
         )
 
     async def _row(self, row_id: int) -> tuple[SamplingRecord, Row]:
-        sampling_id = await self._grounds.repository.sampling_of_row(row_id)
+        sampling_id = await self._grounds.rows.sampling_of_row(row_id)
         record = None if sampling_id is None else await self._grounds.repository.find(sampling_id)
         if record is None:
             raise NotFound(f"there is no row {row_id}; GET /v1/samplings/ID/rows lists a sampling's")
-        return record, await self._grounds.repository.row(record, row_id)
+        return record, await self._grounds.rows.row(record, row_id)
 
     async def _verdict(
         self, sandbox_id: str, profile: Profile, row: Row, task: PrivilegedTask

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from services.rollout.records import PlannedTask, RowFacts, SamplingRecord
-from shared.contracts.rollout import Band, BandRequest, Purpose, Report, ReportLine, SamplingState
+from shared.contracts.measuring import Band, BandRequest, Report, ReportLine
+from shared.contracts.rollout import Purpose, SamplingState
 from shared.contracts.tasks import Split
 from shared.contracts.verifier import FinishReason, Status
 from shared.delta import Side, TaskCounts

@@ -1,11 +1,10 @@
-"""The ledger's queries: samplings and their rows. Every write waits up to two minutes for a database that is away."""
+"""The ledger's queries: samplings and what lands in them. Every write waits two minutes for a database that is away."""
 
-from collections.abc import AsyncIterator, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import psycopg
 import stamina
-from psycopg.rows import class_row, dict_row
+from psycopg.rows import class_row
 from psycopg.types.json import Jsonb
 from psycopg_pool import PoolTimeout
 
@@ -17,16 +16,11 @@ from services.rollout.records import (
     NewSampling,
     PlannedTask,
     Policy,
-    RowFacts,
     SamplingRecord,
 )
-from services.rollout.scan import Rewarded
-from shared.contracts.rollout import Purpose, Row, SamplingRequest, SamplingState
+from shared.contracts.rollout import Purpose, SamplingRequest, SamplingState
 from shared.database import Pool
-from shared.domain import chat
 from shared.errors import Conflict
-
-ROWS_PER_FETCH = 200
 
 patient = stamina.retry(
     on=(psycopg.OperationalError, PoolTimeout), attempts=None, timeout=120.0, wait_initial=0.2, wait_max=5.0
@@ -50,13 +44,6 @@ ON CONFLICT (sampling_id, task_id, sample_index) DO NOTHING
 """
 
 
-_ROW = """
-SELECT r.row_id, r.sampling_id, r.task_id, sample_index, question, reply, prompt_token_ids, token_ids,
-    logprobs, finish_reason, sample_ms, verify_ms, status, reward, sql, reason, served_model, adapter_digest, landed_at
-FROM rollout.rows r JOIN rollout.groups g USING (sampling_id, task_id)
-"""
-
-
 class Fenced(Conflict):
     """A newer attempt of the run has begun."""
 
@@ -74,11 +61,6 @@ def _record(row: dict[str, object]) -> SamplingRecord:
     fields["policy"] = Policy(str(row["policy_name"]), str(row["adapter_digest"]))
     fields["state"] = SamplingState(str(row["state"]))
     return SamplingRecord(**fields)  # type: ignore[arg-type]  # columns are typed by the migration
-
-
-def _row(record: SamplingRecord, columns: dict[str, Any]) -> Row:
-    messages = chat(record.system_prompt, columns.pop("question"))
-    return Row(messages=messages, prompt_hash=record.prompt_hash, **columns)
 
 
 class Repository:
@@ -235,56 +217,6 @@ class Repository:
                 [sampling_id],
             )
             return await cursor.fetchall()
-
-    async def facts(self, sampling_id: str) -> list[RowFacts]:
-        """What reports and deltas need of every row that has landed."""
-        async with self._pool.connection() as connection, connection.cursor(row_factory=class_row(RowFacts)) as cursor:
-            await cursor.execute(
-                "SELECT task_id, status, finish_reason, md5(reply) AS reply_digest, thought, tokens "
-                "FROM rollout.rows WHERE sampling_id = %s ORDER BY row_id",
-                [sampling_id],
-            )
-            return await cursor.fetchall()
-
-    async def sampling_of_row(self, row_id: int) -> str | None:
-        """Which sampling a row belongs to."""
-        async with self._pool.connection() as connection:
-            cursor = await connection.execute("SELECT sampling_id FROM rollout.rows WHERE row_id = %s", [row_id])
-            row = await cursor.fetchone()
-        return None if row is None else str(row["sampling_id"])
-
-    async def row(self, record: SamplingRecord, row_id: int) -> Row:
-        """One row of a sampling that has it."""
-        async with self._pool.connection() as connection, connection.cursor(row_factory=dict_row) as cursor:
-            await cursor.execute(f"{_ROW} WHERE r.sampling_id = %s AND r.row_id = %s", [record.sampling_id, row_id])
-            return _row(record, (await cursor.fetchall())[0])
-
-    async def rewarded(self, sampling_id: str) -> list[Rewarded]:
-        """Rows with reward 1 that have a statement, oldest first."""
-        async with self._pool.connection() as connection, connection.cursor(row_factory=class_row(Rewarded)) as cursor:
-            await cursor.execute(
-                "SELECT row_id, task_id, sql FROM rollout.rows WHERE sampling_id = %s AND reward = 1 "
-                "AND sql IS NOT NULL ORDER BY row_id",
-                [sampling_id],
-            )
-            return await cursor.fetchall()
-
-    async def rows(self, record: SamplingRecord, task_id: str | None = None) -> AsyncIterator[Row]:
-        """Rows that have landed, oldest first; of one task when given. Reads in small steps, so memory stays flat."""
-        query = f"""{_ROW}
-            WHERE r.sampling_id = %s AND r.row_id > %s AND (%s::text IS NULL OR r.task_id = %s)
-            ORDER BY r.row_id LIMIT %s
-        """
-        last = 0
-        while True:
-            async with self._pool.connection() as connection, connection.cursor(row_factory=dict_row) as cursor:
-                await cursor.execute(query, [record.sampling_id, last, task_id, task_id, ROWS_PER_FETCH])
-                found = await cursor.fetchall()
-            for row in found:
-                last = row["row_id"]
-                yield _row(record, row)
-            if len(found) < ROWS_PER_FETCH:
-                return
 
 
 def _row_values(sampling_id: str, task_id: str, landed: Landed) -> list[tuple[object, ...]]:

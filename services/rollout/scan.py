@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from shared.contracts.rollout import Finding
+from shared.contracts.measuring import Finding, FindingKind
 
 MANY_GOLDS = 3
 """One statement that is right for so many different golds is more likely a constant than an answer."""
@@ -21,7 +21,10 @@ _VOLATILE = re.compile(
     re.IGNORECASE,
 )
 _CATALOG = re.compile(r"\b(?:pg_\w+|information_schema)\b", re.IGNORECASE)
-_WORDS = (("volatile", _VOLATILE, "calls what changes from run to run"), ("catalog", _CATALOG, "reads the catalog"))
+_WORDS = (
+    (FindingKind.VOLATILE, _VOLATILE, "calls what changes from run to run"),
+    (FindingKind.CATALOG, _CATALOG, "reads the catalog"),
+)
 
 
 @dataclass(frozen=True)
@@ -43,12 +46,12 @@ def scan(rows: Iterable[Rewarded], gold_keys: Mapping[str, str]) -> list[Finding
     for row in rows:
         text = _BLANKED.sub(" ", row.sql)
         if _TABLE.search(text) is None:
-            findings.append(_finding(row, "no_table", "reads no table: a constant"))
+            findings.append(_finding(row, FindingKind.NO_TABLE, "reads no table: a constant"))
         for kind, words, detail in _WORDS:
             if (found := words.search(text)) is not None:
                 findings.append(_finding(row, kind, f"{detail}: {found[0].strip()}"))
         if (golds := len(golds_of[_canonical(row.sql)])) >= MANY_GOLDS:
-            findings.append(_finding(row, "one_for_many", f"rewarded for {golds} different golds"))
+            findings.append(_finding(row, FindingKind.ONE_FOR_MANY, f"rewarded for {golds} different golds"))
     return findings
 
 
@@ -56,7 +59,5 @@ def _canonical(sql: str) -> str:
     return " ".join(sql.split()).rstrip("; ").lower()
 
 
-def _finding(row: Rewarded, kind: str, detail: str) -> Finding:
-    return Finding.model_validate(
-        {"row_id": row.row_id, "task_id": row.task_id, "kind": kind, "sql": row.sql, "detail": detail}
-    )
+def _finding(row: Rewarded, kind: FindingKind, detail: str) -> Finding:
+    return Finding(row_id=row.row_id, task_id=row.task_id, kind=kind, sql=row.sql, detail=detail)

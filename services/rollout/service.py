@@ -115,7 +115,7 @@ class SamplingService:
 
     async def rows(self, sampling_id: str) -> AsyncIterator[Row]:
         """Every row that has landed. Raises NotFound before the first."""
-        return self._repository.rows(await self._record(sampling_id))
+        return self._grounds.rows.rows(await self._record(sampling_id))
 
     async def events(self, sampling_id: str) -> AsyncIterator[Sampling]:
         """Progress as it changes and at least every 5 s, until the sampling is at its end."""

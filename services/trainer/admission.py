@@ -6,7 +6,7 @@ from shared.clients.base import ServiceProblem, ServiceUnreachable
 from shared.clients.inference import InferenceClient
 from shared.clients.rollout import RolloutClient
 from shared.contracts.base import FieldError
-from shared.contracts.rollout import Band
+from shared.contracts.measuring import Band
 from shared.contracts.trainer import RunConfig
 from shared.errors import Invalid, Unavailable
 

@@ -16,7 +16,8 @@ from shared.clients.base import ServiceProblem, ServiceUnreachable
 from shared.clients.inference import InferenceClient
 from shared.clients.rollout import RolloutClient
 from shared.contracts.inference import Adapter, AdapterRequest, AdapterState
-from shared.contracts.rollout import Band, BatchEnd, BatchGroup, BatchRequest
+from shared.contracts.measuring import Band
+from shared.contracts.rollout import BatchEnd, BatchGroup, BatchRequest
 
 Result = TypeVar("Result")
 

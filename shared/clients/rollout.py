@@ -5,22 +5,16 @@ from collections.abc import AsyncIterator
 from pydantic import TypeAdapter
 
 from shared.clients.base import ServiceClient
+from shared.contracts.measuring import Band, BandRequest, Delta, DeltaRequest, Replay, Report, Scan
 from shared.contracts.rollout import (
-    Band,
-    BandRequest,
     BatchEnd,
     BatchGroup,
     BatchLine,
     BatchRequest,
-    Delta,
-    DeltaRequest,
-    Replay,
-    Report,
     Row,
     Sampling,
     SamplingRequest,
     Samplings,
-    Scan,
     VoidRequest,
 )
 

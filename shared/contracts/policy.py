@@ -5,7 +5,8 @@ from enum import StrEnum
 from pydantic import Field
 
 from shared.contracts.base import Contract, Identifier, Sha256
-from shared.contracts.rollout import Estimate, Regime
+from shared.contracts.measuring import Estimate
+from shared.contracts.rollout import Regime
 
 
 class StopReason(StrEnum):

@@ -1,14 +1,14 @@
-"""The rollout service's bodies: samplings, rows, training batches, reports, bands, deltas."""
+"""The rollout service's bodies: samplings, rows, training batches. What is made of them: `measuring`."""
 
 from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from shared.contracts.base import Contract, Identifier
 from shared.contracts.tasks import Split
-from shared.contracts.verifier import Explanation, FinishReason, Profile, Status, Verdict
+from shared.contracts.verifier import FinishReason, Profile, Status
 
 
 class Regime(Contract):
@@ -138,36 +138,6 @@ class Row(Contract):
     landed_at: datetime
 
 
-class Replay(Contract):
-    """`POST /v1/rows/{row_id}/replay`: one verdict again, explained. For people with the `gold` scope."""
-
-    row_id: int
-    sampling_id: str
-    task_id: str
-    question: str
-    recorded: Status
-    verdict: Verdict
-    explanation: Explanation | None = Field(description="None when the reply holds no statement that may run")
-
-
-class Finding(Contract):
-    """A rewarded statement that may have earned its reward otherwise than by answering."""
-
-    row_id: int
-    task_id: str
-    kind: Literal["no_table", "volatile", "catalog", "one_for_many"]
-    sql: str
-    detail: str
-
-
-class Scan(Contract):
-    """`GET /v1/samplings/{id}/scan`: rewarded replies looked through for reward hacking."""
-
-    sampling_id: str
-    rewarded: int = Field(description="rows with reward 1")
-    findings: list[Finding]
-
-
 class BatchRequest(Contract):
     """`POST /v1/batches`: one training step's groups; exactly once per (run_id, step), older attempts get 409.
 
@@ -221,136 +191,3 @@ class BatchEnd(Contract):
 
 
 BatchLine = Annotated[BatchGroup | BatchEnd, Field(discriminator="kind")]
-
-
-class Estimate(Contract):
-    """A mean over tasks with its 95 % bootstrap interval."""
-
-    value: float
-    low: float
-    high: float
-
-
-class ReportLine(Contract):
-    """One sampling's figures over all its tasks, or over one slice of them."""
-
-    slice: str = Field(description="`all`, `difficulty=easy`, `archetype=window`, …")
-    tasks: int
-    rows: int
-    unscorable: int
-    pass_at_1: Estimate
-    pass_at_k: Estimate
-    pass_hat_k: Estimate
-    headroom: float = Field(description="pass@k - pass@1")
-    no_sql: float
-    sql_error: float
-    mismatch: float
-    refused: float
-    timeout: float
-    cut: float = Field(description="share stopped by the token budget")
-    thought: float = Field(description="share of replies that hold a thinking block")
-    distinct: float = Field(description="mean share of distinct replies in a group")
-    median_tokens: float
-    short_tasks: int = Field(description="tasks with fewer than k scored samples")
-    detectable_effect: float = Field(description="smallest paired pass@1 delta this task count can detect (80 % power)")
-
-
-class Report(Contract):
-    """`GET /v1/reports?sampling=…`."""
-
-    sampling_id: str
-    policy: str
-    adapter_digest: str
-    k: int
-    temperature: float
-    state: SamplingState
-    lines: list[ReportLine] = Field(description="`all` first")
-
-
-class BandRequest(Contract):
-    """`POST /v1/bands`: the train tasks whose raw pass rate lies in [low, high]."""
-
-    band_id: Identifier
-    sampling_id: Identifier
-    low: float = Field(default=0.1, ge=0, le=1)
-    high: float = Field(default=0.9, ge=0, le=1)
-
-    @model_validator(mode="after")
-    def _ordered(self) -> "BandRequest":
-        if self.low >= self.high:
-            raise ValueError("`low` must be below `high`")
-        return self
-
-
-class Band(Contract):
-    """Prompts worth training on, and the policy they were cut on."""
-
-    band_id: str
-    sampling_id: str
-    domain: str
-    policy: str
-    adapter_digest: str
-    low: float
-    high: float
-    task_ids: list[str]
-    considered: int
-    below: int
-    above: int
-
-
-class DeltaRequest(Contract):
-    """`POST /v1/deltas`: samplings of the same tasks; several a side are repeats of one measurement."""
-
-    before: list[Identifier] = Field(min_length=1, description="sampling ids, or one policy: its newest evaluation")
-    after: list[Identifier] = Field(min_length=1)
-    seed: int = 0
-
-    @model_validator(mode="after")
-    def _each_once(self) -> "DeltaRequest":
-        named = [*self.before, *self.after]
-        if len(set(named)) < len(named):
-            raise ValueError("a sampling is named twice: a delta needs another one on each side, and each repeat once")
-        return self
-
-
-class DeltaVerdict(StrEnum):
-    """What a paired delta says."""
-
-    MOVED = "moved"  # one sampling a side
-    MOVED_REPLICATED = "moved_replicated"  # several a side, and at least two repeats show it alone, none the contrary
-    MOVED_UNREPLICATED = "moved_unreplicated"  # several, pooled it moved, but the repeats alone do not bear it out
-    MOVED_THE_WRONG_WAY = "moved_the_wrong_way"
-    NO_CHANGE_DETECTED = "no_change_detected"
-    WITHIN_EVAL_NOISE = "within_eval_noise"
-    INSUFFICIENT_DATA = "insufficient_data"
-    NOT_COMPARABLE = "not_comparable"
-
-
-class DeltaLine(Contract):
-    """A paired difference (after minus before), tasks as pairs."""
-
-    slice: str
-    metric: str = Field(description="`pass@1`, `pass@k`, `pass^k`, `no_sql`, `sql_error`, `cut`, `tokens`")
-    tasks: int
-    before: float
-    after: float
-    delta: Estimate
-    p_value: float = Field(description="two-sided sign-flip p-value")
-
-
-class Delta(Contract):
-    """`POST /v1/deltas` answer."""
-
-    before: list[str] = Field(description="ids of the samplings")
-    after: list[str]
-    before_policy: str
-    after_policy: str
-    verdict: DeltaVerdict
-    sentence: str = Field(description="one sentence that reads the result")
-    differences: list[str] = Field(description="why the sides are not comparable; empty otherwise")
-    detectable_effect: float
-    repeats: int = Field(default=1, description="pairs of samplings, each compared by itself too")
-    repeats_alone: int = Field(default=0, description="repeats whose own interval shows the verdict; 0 for one pair")
-    lines: list[DeltaLine] = Field(description="overall pass@1 first")
-    gained: list[str] = Field(description="ids of tasks whose pass rate rose by half or more")
-    lost: list[str]

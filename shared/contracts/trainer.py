@@ -36,7 +36,6 @@ class AdvantageScale(StrEnum):
 
     GROUP = "group"  # the group's own: every group counts alike, also one that only tells 0.1 from 0
     BATCH = "batch"  # the whole batch's: a group counts by how much its rewards differ
-    NONE = "none"
 
 
 class RunConfig(Contract):

@@ -4,7 +4,7 @@ import pytest
 
 from services.author.advice import LEAST_SHARE, advised, shares, thin_cells
 from shared.contracts.author import AuthoringYield
-from shared.contracts.rollout import Estimate, Report, ReportLine
+from shared.contracts.measuring import Estimate, Report, ReportLine
 from shared.contracts.tasks import Archetype, Difficulty
 
 

@@ -4,7 +4,8 @@ from pathlib import Path
 
 from cli.curve import draw_reports
 from cli.render import REPORT_TITLES, report_cells, report_csv, report_markdown
-from shared.contracts.rollout import Estimate, Report, ReportLine, SamplingState
+from shared.contracts.measuring import Estimate, Report, ReportLine
+from shared.contracts.rollout import SamplingState
 
 
 def report(policy: str, value: float) -> Report:

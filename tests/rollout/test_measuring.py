@@ -8,7 +8,8 @@ import pytest
 from shared.auth import read_token
 from shared.clients.base import ServiceProblem
 from shared.clients.rollout import RolloutClient
-from shared.contracts.rollout import BandRequest, DeltaRequest, DeltaVerdict, SamplingParameters
+from shared.contracts.measuring import BandRequest, DeltaRequest, DeltaVerdict
+from shared.contracts.rollout import SamplingParameters
 from shared.contracts.tasks import Split
 from shared.contracts.verifier import Status
 from tests.rollout.conftest import TASKS, Coordinator

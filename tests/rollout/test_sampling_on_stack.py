@@ -16,13 +16,11 @@ from cli.stack.home import STACK_VARIABLE, StackHome
 from shared.clients.author import AuthorClient
 from shared.clients.base import ServiceProblem, ServiceUnreachable
 from shared.clients.rollout import RolloutClient
+from shared.contracts.measuring import BandRequest, DeltaRequest, DeltaVerdict
 from shared.contracts.rollout import (
-    BandRequest,
     BatchEnd,
     BatchGroup,
     BatchRequest,
-    DeltaRequest,
-    DeltaVerdict,
     Row,
     Sampling,
     SamplingParameters,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shared.contracts.rollout import DeltaVerdict
+from shared.contracts.measuring import DeltaVerdict
 from shared.delta import METRICS, Side, TaskCounts, differences, paired_delta
 
 K = 4

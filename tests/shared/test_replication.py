@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from shared.contracts.rollout import DeltaVerdict
+from shared.contracts.measuring import DeltaVerdict
 from shared.delta import TaskCounts
 from shared.replication import measured_band, pooled, replicated_delta
 from shared.statistics import t_two_sided_95

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import whileai.simulations as whileai
 
-from shared.contracts.rollout import DeltaVerdict
+from shared.contracts.measuring import DeltaVerdict
 from shared.delta import Side, TaskCounts, differences
 from shared.replication import pooled, replicated_delta
 from shared.statistics import bootstrap_mean, pass_at_k, pass_hat_k

@@ -32,7 +32,8 @@ from shared.contracts.inference import (
     Probe,
     ProbeResult,
 )
-from shared.contracts.rollout import Band, BatchEnd, BatchGroup, BatchRequest, BatchSample
+from shared.contracts.measuring import Band
+from shared.contracts.rollout import BatchEnd, BatchGroup, BatchRequest, BatchSample
 from shared.contracts.verifier import FinishReason, Status
 from shared.errors import Conflict, NotFound, Unavailable
 from shared.ids import parse_served_name

@@ -14,8 +14,8 @@ from services.trainer.small_policy.measure import Asked, MeasureFailed, summaris
 from services.trainer.small_policy.model import make_model
 from services.trainer.small_policy.stopping import stop_reason
 from services.trainer.small_policy.tasks import TasksUnusable, choose, policy_digest, tasks_digest
+from shared.contracts.measuring import Estimate
 from shared.contracts.policy import SliceMeasure, StopReason
-from shared.contracts.rollout import Estimate
 from shared.contracts.tasks import PrivilegedTask, Split, Task
 from shared.contracts.verifier import Status
 from tests.trainer.small_policy.conftest import TINY
