@@ -17,31 +17,26 @@ Mutants that Postgres refuses whatever the rows are in neither share.
 import argparse
 import asyncio
 import json
-import sys
 import threading
 import time
 from collections import Counter
 from dataclasses import dataclass, field
-from pathlib import Path
 
-REPOSITORY = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(REPOSITORY))
+from support.running_verifier import running_verifier, temporary_folder
 
-from support.running_verifier import running_verifier, temporary_folder  # noqa: E402
-
-from services.verifier.execution import Limits  # noqa: E402
-from services.verifier.parser import Parser  # noqa: E402
-from services.verifier.sandbox.local import LocalDriver  # noqa: E402
-from services.verifier.suites.measuring import Measuring  # noqa: E402
-from services.verifier.suites.preparation import Subject, on_bundle_seeds, prepare  # noqa: E402
-from services.verifier.suites.study import StudyRequest  # noqa: E402
-from services.verifier.suites.workbench import Workbench  # noqa: E402
-from shared.bundle_from_sql import split_sql  # noqa: E402
-from shared.clients.verifier import VerifierClient  # noqa: E402
-from shared.contracts.suites import SuiteProgress, SuiteRequest, SuiteResult  # noqa: E402
-from shared.contracts.verifier import BundleSource, SandboxRequest, Status, VerifyItem, VerifyRequest  # noqa: E402
-from shared.domain import Bundle, DomainSettings  # noqa: E402
-from tests.verifier.reference import FOLDER, defog_golds  # noqa: E402
+from services.verifier.execution import Limits
+from services.verifier.parser import Parser
+from services.verifier.sandbox.local import LocalDriver
+from services.verifier.suites.measuring import Measuring
+from services.verifier.suites.preparation import Subject, on_bundle_seeds, prepare
+from services.verifier.suites.study import StudyRequest
+from services.verifier.suites.workbench import Workbench
+from shared.bundles.from_sql import split_sql
+from shared.clients.verifier import VerifierClient
+from shared.contracts.suites import SuiteProgress, SuiteRequest, SuiteResult
+from shared.contracts.verifier import BundleSource, SandboxRequest, Status, VerifyItem, VerifyRequest
+from shared.domain import Bundle, DomainSettings
+from tests.verifier.reference import FOLDER, defog_golds
 
 TARGET = 0.10
 REFEREE_SEEDS = 100

@@ -14,24 +14,35 @@ POLL_SECONDS = 0.5
 LINE_SECONDS = 5.0
 """Between progress lines."""
 
+PATIENCE_SECONDS = 600.0
+"""How long a service that does not answer is waited for; Ray with what runs on it takes a minute to be back."""
+
 
 async def follow(
     fetch: Callable[[], Awaitable[State]], ended: Callable[[State], bool], line: Callable[[State], str]
 ) -> State:
-    """Poll until `ended`, printing `line` every few seconds; returns the last state.
-
-    A service that does not answer is named and waited for: the work is in it, not here.
-    """
+    """Poll until `ended`, printing `line` every few seconds; returns the last state. Raises as `patiently` does."""
     told = time.monotonic()
     while True:
-        try:
-            state = await fetch()
-        except ServiceUnreachable as error:
-            say(f"  {error}; waiting for it to come back, nothing is lost")
-            continue
+        state = await patiently(fetch)
         if ended(state):
             return state
         if time.monotonic() - told >= LINE_SECONDS:
             told = time.monotonic()
             say(f"  {line(state)}")
         await asyncio.sleep(POLL_SECONDS)
+
+
+async def patiently(call: Callable[[], Awaitable[State]]) -> State:
+    """What a call that may be repeated answers. A service that does not answer is named and waited for.
+
+    The work is in it, not here. Raises ServiceUnreachable when patience ends.
+    """
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        try:
+            return await call()
+        except ServiceUnreachable as error:
+            if time.monotonic() > deadline:
+                raise
+            say(f"  {error}; waiting for it to come back, nothing is lost")

@@ -15,7 +15,7 @@ command -v "$PYTHON" >/dev/null || fail "$PYTHON is not here: install Python 3.1
 [ "$(uname -s)-$(uname -m)" = Linux-x86_64 ] || fail "needs Linux on x86-64: vLLM's CPU build and the embedded Postgres come for it"
 grep -qw avx2 /proc/cpuinfo || fail "needs a processor with AVX2, which vLLM's CPU build is compiled for"
 
-# tcmalloc makes the engine about ten times faster; bubblewrap lets root run Postgres. Root on Debian gets them here.
+# tcmalloc makes the engine about ten times faster; bubblewrap isolates the SQL sandbox. Root on Debian gets them here.
 if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
   missing=()
   ldconfig -p | grep -q libtcmalloc_minimal.so.4 || missing+=(libtcmalloc-minimal4)

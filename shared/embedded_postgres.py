@@ -34,33 +34,33 @@ def bubblewrap() -> str | None:
     return path if subprocess.run(trial, capture_output=True, timeout=10, check=False).returncode == 0 else None
 
 
-def unprivileged(argv: list[str], owned: Path) -> list[str]:
-    """`argv` such that it does not run as uid 0, able to write below `owned`.
+@functools.cache
+def _user_namespace() -> list[str] | None:
+    """The words that run a command as uid 1000 of a new user namespace, else None.
 
-    Postgres refuses root. Root gets a user namespace by bubblewrap; where none is to be had, uid `nobody` by setpriv
-    (then `owned` changes hands). Other users run as themselves. Raises PostgresUnavailable.
+    `unshare` becomes the command (bubblewrap stays its parent, and would leave it behind when killed).
+    """
+    path = shutil.which("unshare")
+    if path is None:
+        return None
+    words = [path, "--user", "--map-user=1000", "--map-group=1000"]
+    trial = subprocess.run([*words, "true"], capture_output=True, timeout=10, check=False)
+    return words if trial.returncode == 0 else None
+
+
+def unprivileged(argv: list[str], owned: Path) -> list[str]:
+    """`argv` such that it does not run as uid 0, able to write below `owned`; the process started is the command's.
+
+    Postgres refuses root. Root gets a user namespace; where none is to be had, uid `nobody` by setpriv (then `owned`
+    changes hands). Other users run as themselves. Raises PostgresUnavailable.
     """
     if os.geteuid() != 0:
         return argv
-    if (bwrap := bubblewrap()) is not None:
-        return [
-            bwrap,
-            "--bind",
-            "/",
-            "/",
-            "--dev-bind",
-            "/dev",
-            "/dev",
-            "--unshare-user",
-            "--uid",
-            "1000",
-            "--gid",
-            "1000",
-            *argv,
-        ]
+    if (namespace := _user_namespace()) is not None:
+        return [*namespace, *argv]
     setpriv = shutil.which("setpriv")
     if setpriv is None:
-        raise PostgresUnavailable("Postgres refuses to run as root: install bubblewrap, or run as another user")
+        raise PostgresUnavailable("Postgres refuses to run as root: install util-linux, or run as another user")
     for path in [owned, *owned.rglob("*")]:
         os.chown(path, POSTGRES_UID, POSTGRES_UID)
     return [setpriv, f"--reuid={POSTGRES_UID}", f"--regid={POSTGRES_UID}", "--clear-groups", *argv]

@@ -37,6 +37,14 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Spread over worker processes such that those that share a costly fixture share a worker."""
+    for item in items:
+        on_stack = "stack" in getattr(item, "fixturenames", ())
+        item.add_marker(pytest.mark.xdist_group("stack" if on_stack else item.path.parent.name))
+
+
 USER_SCOPES = [Scope.SAMPLE, Scope.TRAIN, Scope.AUTHOR]
 """A person who may do everything but see golds."""
 
@@ -50,8 +58,7 @@ def control_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     environment = {"SQLCLIMB_DB": dsn, "SQLCLIMB_CONTROL_DATA": str(folder / "data"), "PATH": "/usr/bin:/bin"}
     with (folder / "log").open("w") as log:
         argv = [sys.executable, "-m", "shared.control_database"]
-        # a group of its own: as root the child is bwrap, and a signal to it alone leaves Postgres running
-        server = subprocess.Popen(argv, env=environment, stderr=log, start_new_session=True)
+        server = subprocess.Popen(argv, env=environment, stderr=log)
     try:
         deadline = time.monotonic() + 60
         while True:
@@ -62,8 +69,7 @@ def control_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             time.sleep(0.1)
         yield dsn
     finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(server.pid, signal.SIGTERM)
+        server.send_signal(signal.SIGINT)  # fast: it ends its sessions
         server.wait(timeout=30)
 
 

@@ -9,14 +9,14 @@ from cli.commands.domain_init import finding_lines
 from cli.context import FAILED, Connection, UsageError, command, say
 from cli.render import console, plain_table
 from cli.stack.stack import StackError
-from shared.bundle_check import (
+from shared.bundles.check import (
     clock_use,
     missing_notes,
     personal_columns,
     prompt_length,
     tables_without_key,
 )
-from shared.bundle_notes import table_columns
+from shared.bundles.notes import table_columns
 from shared.clients.base import ServiceProblem, ServiceUnreachable
 from shared.clients.verifier import VerifierClient
 from shared.contracts.rollout import Regime

@@ -7,14 +7,14 @@ from typing import Annotated
 import typer
 
 from cli.context import Connection, UsageError, say
-from shared.bundle_check import personal_columns
-from shared.bundle_files import worth_saying
-from shared.bundle_from_dsn import Wanted, bundle_from_database
-from shared.bundle_from_sql import read_sql_file, write_bundle
+from shared.bundles.check import personal_columns
+from shared.bundles.files import worth_saying
+from shared.bundles.from_dsn import Wanted, bundle_from_database
+from shared.bundles.from_sql import read_sql_file, write_bundle
+from shared.bundles.live_connection import given_dsn
+from shared.bundles.live_sample import Bounds
+from shared.bundles.personal import Finding
 from shared.domain import load_bundle, table_names
-from shared.live_connection import given_dsn
-from shared.live_sample import Bounds
-from shared.personal import Finding
 
 LINES_SHOWN = 40
 

@@ -8,7 +8,7 @@ import typer
 
 from cli.context import Connection, command, say
 from cli.curve import draw_reports
-from cli.follow import follow
+from cli.follow import follow, patiently
 from cli.render import delta_table, report_csv, report_markdown, report_table
 from cli.stack.stack import StackError
 from shared.contracts.measuring import BandRequest, DeltaRequest
@@ -62,7 +62,7 @@ async def sample(
         digest = sha256_hex(request.model_dump_json())[:8]
         request = request.model_copy(update={"sampling_id": f"{domain}-{policy}-{digest}"})
     async with connection.rollout() as client:
-        await client.start(request)
+        await patiently(lambda: client.start(request))
         name = request.sampling_id
         done = await follow(lambda: client.sampling(name), lambda found: found.state in ENDED, _line)
         say(f"sampling {name}: {done.state}, {_line(done)}")

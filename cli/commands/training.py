@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from cli.context import Connection, command, say
-from cli.follow import follow
+from cli.follow import follow, patiently
 from cli.stack.stack import StackError
 from shared.contracts.trainer import AdvantageScale, RewardSource, Run, RunConfig, RunRequest, RunState, Schedule, Step
 from shared.contracts.verifier import Profile
@@ -56,7 +56,7 @@ async def train(
         }
     )
     async with connection.trainer() as client:
-        run = await client.start(RunRequest(run_id=run_id, config=config))
+        run = await patiently(lambda: client.start(RunRequest(run_id=run_id, config=config)))
         say(f"run {run_id}: {run.state}, attempt {run.attempt}, {run.steps_done}/{steps} steps done before")
         shown = run.steps_done
 

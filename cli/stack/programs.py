@@ -38,8 +38,9 @@ class Program:
     name: str
     argv: list[str]
     environment: dict[str, str] = field(default_factory=dict)
+    stop_signal: str = "TERM"
     stop_seconds: int = 25
-    """How long it may take to end after SIGTERM; then it is killed with its group."""
+    """How long it may take to end after that signal; then it is killed with its group."""
 
 
 def with_needs(parts: list[str]) -> list[str]:
@@ -96,6 +97,7 @@ def programs(home: StackHome, state: StackState) -> dict[str, Program]:
             "postgres",
             [sys.executable, "-m", "shared.control_database"],
             {"SQLCLIMB_CONTROL_DATA": str(home.folder / "control-database")},
+            stop_signal="INT",  # a fast shutdown: it does not wait for its clients
         ),
         Program("ray", ray_argv(home, state), stop_seconds=3),  # it never ends by itself when its group gets SIGTERM
         service_program("verifier", ports, {"SQLCLIMB_SANDBOXES": str(home.sandboxes)}),

@@ -160,6 +160,7 @@ def configuration(home: StackHome, socket: Path, programs: Iterable[Program]) ->
             "autorestart": "true",
             "startsecs": "2",
             "startretries": "8",
+            "stopsignal": program.stop_signal,
             "stopwaitsecs": str(program.stop_seconds),
             "stopasgroup": "true",
             "killasgroup": "true",

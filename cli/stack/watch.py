@@ -28,9 +28,12 @@ def changes(before: Mapping[str, Supervised], after: Mapping[str, Supervised]) -
 
 @contextlib.contextmanager
 def watched(supervisor: Supervisor, say: Say) -> Iterator[None]:
-    """Tell of every change until the block ends."""
+    """Tell of every change from before the block to its end."""
     stop = threading.Event()
-    thread = threading.Thread(target=_watch, args=(supervisor, say, stop), name="stack-watch", daemon=True)
+    known: Mapping[str, Supervised] = {}
+    with contextlib.suppress(SupervisorRefused):
+        known = supervisor.processes()
+    thread = threading.Thread(target=_watch, args=(supervisor, known, say, stop), name="stack-watch", daemon=True)
     thread.start()
     try:
         yield
@@ -39,11 +42,13 @@ def watched(supervisor: Supervisor, say: Say) -> Iterator[None]:
         thread.join()
 
 
-def _watch(supervisor: Supervisor, say: Say, stop: threading.Event) -> None:
-    known: dict[str, Supervised] = {}
+def _watch(supervisor: Supervisor, known: Mapping[str, Supervised], say: Say, stop: threading.Event) -> None:
     with contextlib.suppress(SupervisorRefused):  # it shuts down: `down` says so
-        while not stop.wait(POLL_SECONDS):
+        while True:
+            last = stop.wait(POLL_SECONDS)
             found = supervisor.processes()
             for sentence in changes(known, found):
                 say(f"  ! {sentence}")
+            if last:
+                return
             known = found

@@ -50,6 +50,5 @@ def write_row(task: Task, with_privileged: bool) -> RawRow:
         "_split": str(task.split),
     }
     if with_privileged and isinstance(task, PrivilegedTask):
-        reference = task.privileged.reference
-        row["sql"] = reference if isinstance(reference, str) else reference[0]
+        row["sql"] = task.privileged.golds[0]
     return row

@@ -86,11 +86,10 @@ async def _agreeing(grounds: Grounds, task: PrivilegedTask, clusters: Sequence[C
 
 
 def _suspect(group: Group, largest: Cluster, agreeing: int) -> Suspect:
-    reference = group.task.privileged.reference
     return Suspect(
         task_id=group.task.id,
         question=group.task.question,
-        golds=[reference] if isinstance(reference, str) else reference,
+        golds=group.task.privileged.golds,
         answer=largest.answer,
         samples=len(group.samples),
         agreeing=agreeing,

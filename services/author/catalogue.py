@@ -164,7 +164,7 @@ class Catalogue:
 
 
 def read_catalogue(schema_sql: str, seed_sql: str, notes: str = "", variants: Sequence[str] = ()) -> Catalogue:
-    """The catalogue of a bundle. `variants`: other seeds, which what the rows show has to hold on too.
+    """The catalogue of a schema with its rows. `variants`: other seeds, which what the rows show has to hold on too.
 
     Raises postgast.PgQueryError where the SQL does not parse.
     """
@@ -178,9 +178,9 @@ def read_catalogue(schema_sql: str, seed_sql: str, notes: str = "", variants: Se
     return Catalogue(tables, (*declared, *_shown_keys(tables, declared, seeds, vocabulary, drafts)))
 
 
-def catalogue_sources(bundle: Bundle) -> tuple[str, str, str, tuple[str, ...]]:
-    """What `read_catalogue` takes of a bundle."""
-    return bundle.schema_sql, bundle.seed_sql, bundle.notes, tuple(bundle.variants.values())
+def catalogue_of(bundle: Bundle) -> Catalogue:
+    """The catalogue of a bundle with all its seeds and notes. Raises postgast.PgQueryError."""
+    return read_catalogue(bundle.schema_sql, bundle.seed_sql, bundle.notes, tuple(bundle.variants.values()))
 
 
 def noted_labels(notes: str) -> dict[str, str]:
@@ -200,8 +200,7 @@ def _seed(tree: SchemaTree, seed_sql: str) -> dict[str, list[Row]]:
         found.setdefault(whole, []).extend(rows)
     for name, rows in found.items():
         for column in tree.tables[name].columns.values():
-            kind = _KINDS.get(tree.base_type(column.type_name), Kind.OTHER)
-            _settle(rows, column, kind)
+            _settle(rows, column, _kind(tree, column))
     return found
 
 
@@ -231,11 +230,9 @@ def _table(
     labels: dict[str, str],
 ) -> Table:
     named = [_named(name, column, tree, vocabulary) for column in draft.columns.values()]
-    key = (
-        None
-        if draft.primary_key
-        else inferred.key_of(name, inferred.row_words(vocabulary, draft.spelled), named, seeds)
-    )
+    key = None
+    if not draft.primary_key:
+        key = inferred.key_of(name, inferred.row_words(vocabulary, draft.spelled), named, seeds)
     columns = []
     for column, found in zip(draft.columns.values(), named, strict=True):
         kind = Kind(found.kind)
@@ -266,19 +263,19 @@ def _table(
 
 
 def _named(table: str, column: ColumnDraft, tree: SchemaTree, vocabulary: Vocabulary) -> inferred.Named:
-    kind = _KINDS.get(tree.base_type(column.type_name), Kind.OTHER)
-    return inferred.Named(table, column.name, tuple(vocabulary.words(column.spelled)), kind)
+    return inferred.Named(table, column.name, tuple(vocabulary.words(column.spelled)), _kind(tree, column))
+
+
+def _kind(tree: SchemaTree, column: ColumnDraft) -> Kind:
+    return _KINDS.get(tree.base_type(column.type_name), Kind.OTHER)
 
 
 def _declared_keys(drafts: dict[str, TableDraft]) -> Iterator[ForeignKey]:
     for name, draft in drafts.items():
         for column, table, referenced in draft.references:
             target = drafts.get(table)
-            if target is None:
-                continue
-            if not referenced and len(target.primary_key) != 1:
-                continue
-            yield ForeignKey(name, column, table, referenced or target.primary_key[0])
+            if target is not None and (referenced or len(target.primary_key) == 1):
+                yield ForeignKey(name, column, table, referenced or target.primary_key[0])
 
 
 def _shown_keys(

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from services.author.decisions import ACCEPTED
 from services.author.gates import ACCEPTABLE, MEANING, Reason
 from services.author.grounds import Grounds
+from services.author.growth import proposed_again
 from services.author.judging import judge
-from services.author.teachers.base import Phrasing, Proposal
 from shared.contracts.review import BrokenTask
 from shared.contracts.tasks import PrivilegedTask
 
@@ -22,20 +22,13 @@ async def broken_tasks(grounds: Grounds, tasks: Sequence[PrivilegedTask]) -> lis
     broken: list[BrokenTask] = []
     for start in range(0, len(tasks), BATCH_TASKS):
         part = tasks[start : start + BATCH_TASKS]
-        verdicts = await judge(grounds, start, [_proposal(task) for task in part])
+        verdicts = await judge(grounds, [proposed_again([task]) for task in part])
         for task, verdict in zip(part, verdicts, strict=True):
             reason = verdict.reasons[0]
             overruled = reason in ACCEPTABLE and ACCEPTED in task.provenance.edits
             if reason is not None and not overruled:
                 broken.append(_broken(task, reason))
     return broken
-
-
-def _proposal(task: PrivilegedTask) -> Proposal:
-    reference = task.privileged.reference
-    gold, *others = [reference] if isinstance(reference, str) else reference
-    asked = (Phrasing(task.style, task.question),)
-    return Proposal(gold, task.archetype, task.order_matters, asked, alternatives=tuple(others))
 
 
 def _broken(task: PrivilegedTask, reason: Reason) -> BrokenTask:

@@ -4,7 +4,8 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Sequence
 
-from services.author.catalogue import catalogue_sources, read_catalogue
+from services.author.catalogue import Catalogue, catalogue_of
+from services.author.gates import infrastructure_failure
 from services.author.gates.knowledge import Knowledge
 from shared.clients.base import ServiceProblem, ServiceUnreachable
 from shared.clients.verifier import VerifierClient
@@ -22,7 +23,7 @@ from shared.contracts.verifier import (
 from shared.domain import Bundle
 
 STATEMENTS_PER_CALL = 1024
-"""Of one call to the verifier; a batch of tasks with many acceptable golds has more."""
+"""Of one call to the verifier; a batch of tasks with many acceptable golds, or many attempts, has more."""
 
 REVERSE_ROWS = """
 SET CONSTRAINTS ALL IMMEDIATE;
@@ -99,9 +100,11 @@ class Grounds:
 
     async def verify(self, items: Sequence[VerifyItem]) -> list[Verdict]:
         """Verdicts in order."""
-        if not items:
-            return []
-        return (await self._verifier.verify(self._plain, VerifyRequest(items=list(items)))).verdicts
+        verdicts: list[Verdict] = []
+        for start in range(0, len(items), STATEMENTS_PER_CALL):
+            part = list(items[start : start + STATEMENTS_PER_CALL])
+            verdicts += (await self._verifier.verify(self._plain, VerifyRequest(items=part))).verdicts
+        return verdicts
 
     async def preview(self, gold: str) -> ResultPreview:
         """What a gold returns on the main seed, for people."""
@@ -114,6 +117,9 @@ class Grounds:
             results += (
                 await self._verifier.execute(sandbox_id, ExecuteRequest(statements=part, repeat=repeat))
             ).results
+        broken = next((failure for result in results if (failure := infrastructure_failure(result))), None)
+        if broken is not None:
+            raise GroundsBroken(f"the verifier could not run a statement: {broken}")
         return results
 
     def _reversed_request(self) -> SandboxRequest:
@@ -128,9 +134,12 @@ class Grounds:
 
 
 @contextlib.asynccontextmanager
-async def open_grounds(verifier: VerifierClient, bundle: Bundle, sandbox_id: str) -> AsyncIterator[Grounds]:
-    """Grounds that are removed at the end, however it comes."""
-    catalogue = await asyncio.to_thread(read_catalogue, *catalogue_sources(bundle))
+async def open_grounds(
+    verifier: VerifierClient, bundle: Bundle, sandbox_id: str, catalogue: Catalogue | None = None
+) -> AsyncIterator[Grounds]:
+    """Grounds that are removed at the end, however it comes. `catalogue`: the bundle's, where it is read already."""
+    if catalogue is None:
+        catalogue = await asyncio.to_thread(catalogue_of, bundle)
     grounds = Grounds(verifier, bundle, Knowledge.of(bundle, catalogue), sandbox_id)
     try:
         await grounds.open()

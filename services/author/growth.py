@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from services.author.assembly import Assembled, task_set_digest
+from services.author.assembly import Assembled
 from services.author.judged import Judged, Result
 from services.author.teachers.base import Phrasing, Proposal
 from shared.contracts.tasks import PrivilegedTask
@@ -19,21 +19,21 @@ def carried(tasks: Sequence[PrivilegedTask], results: Mapping[str, tuple[Result,
     for task in tasks:
         by_gold.setdefault(task.provenance.gold_key, []).append(task)
     return [
-        Judged(place - len(by_gold), _proposal(found), None, results=results.get(found[0].id, ()))
+        Judged(place - len(by_gold), proposed_again(found), None, results=results.get(found[0].id, ()))
         for place, found in enumerate(by_gold.values())
     ]
 
 
-def _proposal(tasks: Sequence[PrivilegedTask]) -> Proposal:
+def proposed_again(tasks: Sequence[PrivilegedTask]) -> Proposal:
+    """Tasks of one gold as the proposal that they were."""
     first = tasks[0]
-    reference = first.privileged.reference
-    golds = [reference] if isinstance(reference, str) else reference
+    gold, *others = first.privileged.golds
     return Proposal(
-        golds[0],
+        gold,
         first.archetype,
         first.order_matters,
         tuple(Phrasing(task.style, task.question) for task in tasks),
-        alternatives=tuple(golds[1:]),
+        alternatives=tuple(others),
         split=first.split,
     )
 
@@ -46,4 +46,4 @@ def with_origins(assembled: Assembled, former: Sequence[PrivilegedTask]) -> Asse
     )
     counts = {"carried": len(former), "proposed": assembled.result.proposed - len(former)}
     result = assembled.result.model_copy(update=counts)
-    return replace(assembled, tasks=tasks, digest=task_set_digest(tasks), result=result)
+    return replace(assembled, tasks=tasks, result=result)

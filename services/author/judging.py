@@ -7,11 +7,10 @@ from services.author.gates import (
     Reason,
     count_gate,
     execution_gate,
-    infrastructure_failure,
     order_gate,
     reversal_gate,
 )
-from services.author.grounds import Grounds, GroundsBroken
+from services.author.grounds import Grounds
 from services.author.judged import Judged, Result
 from services.author.reading import ReadGold, Reading, read_proposal
 from services.author.teachers.base import Proposal
@@ -24,8 +23,8 @@ Ran = Mapping[str, ExecutedStatement]
 """Statement to its runs."""
 
 
-async def judge(grounds: Grounds, first_position: int, proposals: Sequence[Proposal]) -> list[Judged]:
-    """One verdict a proposal, in order.
+async def judge(grounds: Grounds, proposals: Sequence[Proposal]) -> list[Judged]:
+    """One verdict a proposal, in order; their positions count from 0.
 
     Raises GroundsBroken, ServiceProblem, ServiceUnreachable: nothing is judged then.
     """
@@ -34,7 +33,7 @@ async def judge(grounds: Grounds, first_position: int, proposals: Sequence[Propo
     golds = {gold.sql for reading in runnable for gold in reading.golds}
     probes = {gold.probe for reading in runnable for gold in reading.golds if gold.probe is not None}
     texts = sorted(golds | probes)
-    ran = _whole(texts, await grounds.execute(texts, RUNS_PER_STATEMENT))
+    ran = dict(zip(texts, await grounds.execute(texts, RUNS_PER_STATEMENT), strict=True))
     reasons = [_reason(reading, ran) for reading in readings]
     texts = sorted(
         gold.sql
@@ -42,7 +41,7 @@ async def judge(grounds: Grounds, first_position: int, proposals: Sequence[Propo
         for gold in reading.golds
         if reason is None and gold.sql in ran and gold.depends_on_order
     )
-    turned = _whole(texts, await grounds.execute_reversed(texts))
+    turned = dict(zip(texts, await grounds.execute_reversed(texts), strict=True))
     return [
         Judged(
             position,
@@ -52,16 +51,8 @@ async def judge(grounds: Grounds, first_position: int, proposals: Sequence[Propo
             tuple(_result(gold, ran[gold.sql]) for gold in reading.golds if gold.sql in ran),
             reading.edits,
         )
-        for position, (reading, reason) in enumerate(zip(readings, reasons, strict=True), start=first_position)
+        for position, (reading, reason) in enumerate(zip(readings, reasons, strict=True))
     ]
-
-
-def _whole(texts: Sequence[str], results: Sequence[ExecutedStatement]) -> Ran:
-    """Raises GroundsBroken where the sandbox failed under one."""
-    broken = next((failure for result in results if (failure := infrastructure_failure(result))), None)
-    if broken is not None:
-        raise GroundsBroken(f"the verifier could not run a gold: {broken}")
-    return dict(zip(texts, results, strict=True))
 
 
 def _reason(reading: Reading, ran: Ran) -> Reason | None:

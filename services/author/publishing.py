@@ -1,6 +1,7 @@
 """Makes the task set of an authoring: what landed, what it adds to, and what people decided."""
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import replace
 
 from services.author.advice import advised
@@ -12,7 +13,7 @@ from services.author.repository import Repository, StoredAuthoring
 from services.author.review_repository import ReviewRepository
 from services.author.teachers.grammar import NEEDS, GrammarTeacher
 from shared.contracts.author import AuthoringState
-from shared.contracts.tasks import Archetype
+from shared.contracts.tasks import Archetype, PrivilegedTask
 
 
 class Publisher:
@@ -24,17 +25,13 @@ class Publisher:
 
     async def judged(self, stored: StoredAuthoring) -> list[Judged]:
         """What the gates said of it and of what it adds to; decisions are not laid over it."""
-        extended: list[Judged] = []
-        if stored.extends is not None:
-            former = await self._repository.privileged_tasks(stored.extends, None)
-            extended = carried(former, await self._repository.task_results(stored.extends))
-        return [*extended, *await self._repository.proposals(stored.view.authoring_id)]
+        return await self._judged(stored, await self._former(stored))
 
     async def assembled(self, stored: StoredAuthoring) -> Assembled:
         """The set as it would be published now."""
         request, view = stored.request, stored.view
-        judged = decided(await self.judged(stored), await self._reviews.decided(view.domain))
-        former = [] if stored.extends is None else await self._repository.privileged_tasks(stored.extends, None)
+        former = await self._former(stored)
+        judged = decided(await self._judged(stored, former), await self._reviews.decided(view.domain))
         origin = Origin(request.teacher, view.authoring_id, view.domain, view.domain_digest)
         assembled = with_origins(await asyncio.to_thread(assemble, judged, origin), former)
         result = assembled.result
@@ -51,3 +48,11 @@ class Publisher:
             await self._repository.set_state(stored.view.authoring_id, state, words)
             return
         await self._repository.finish(stored.view.authoring_id, assembled, state, words)
+
+    async def _former(self, stored: StoredAuthoring) -> list[PrivilegedTask]:
+        """The tasks that it adds to."""
+        return [] if stored.extends is None else await self._repository.privileged_tasks(stored.extends, None)
+
+    async def _judged(self, stored: StoredAuthoring, former: Sequence[PrivilegedTask]) -> list[Judged]:
+        results = {} if stored.extends is None else await self._repository.task_results(stored.extends)
+        return [*carried(former, results), *await self._repository.proposals(stored.view.authoring_id)]

@@ -149,7 +149,7 @@ class Review:
     async def _judge_edit(self, domain: str, decision: Decision, question: Question) -> Judged:
         entry, phrasing, _ = question
         async with self.grounds(domain) as grounds:
-            [verdict] = await judge(grounds, entry.position, [_edited(entry.proposal, phrasing, decision)])
+            [verdict] = await judge(grounds, [_edited(entry.proposal, phrasing, decision)])
         return verdict
 
     async def _with_rows(self, domain: str, items: Sequence[ReviewItem]) -> list[ReviewItem]:

@@ -66,7 +66,7 @@ class Run:
         self._wanted = assignment.golds
         self._stored = await self._repository.positions(self._authoring_id)
         self._landed_before = len(self._stored)
-        async with open_grounds(self._verifier, self._bundle, self._sandbox_id) as grounds:
+        async with open_grounds(self._verifier, self._bundle, self._sandbox_id, assignment.catalogue) as grounds:
             await self._pipeline(assignment, grounds)
 
     async def _pipeline(self, assignment: Assignment, grounds: Grounds) -> None:
@@ -96,7 +96,7 @@ class Run:
     async def _judge(self, grounds: Grounds, batch: Batch) -> None:
         """Judge and store one batch."""
         proposals = [(position, landed) for position, landed in batch if isinstance(landed, Proposal)]
-        judged = await judge(grounds, 0, [proposal for _, proposal in proposals])
+        judged = await judge(grounds, [proposal for _, proposal in proposals])
         if isinstance(self._teacher, Attempting) and self._opinions:
             judged = await second_opinions(grounds, self._teacher, self._opinions, judged)
         judged = [replace(entry, position=position) for entry, (position, _) in zip(judged, proposals, strict=True)]

@@ -44,7 +44,6 @@ class TableDraft:
     primary_key: tuple[str, ...] = ()
     references: list[tuple[str, str, str]] = field(default_factory=list)
     """Column, referenced table, referenced column ("" for its primary key)."""
-    comment: str = ""
     partition_of: str | None = None
     """The table whose rows its rows are."""
 
@@ -162,13 +161,9 @@ def _read_constraint(draft: TableDraft, constraint: Any, columns: list[str]) -> 
 
 
 def _read_comment(tree: SchemaTree, statement: Any) -> None:
-    """COMMENT ON TABLE and COLUMN."""
+    """COMMENT ON COLUMN."""
     path = _strings(statement.object.list.items)
-    if statement.objtype == nodes.OBJECT_TABLE:
-        table = tree.tables.get(".".join(path[-2:]).removeprefix("public."))
-        if table is not None:
-            table.comment = statement.comment
-    elif statement.objtype == nodes.OBJECT_COLUMN and len(path) > 1:
+    if statement.objtype == nodes.OBJECT_COLUMN and len(path) > 1:
         table = tree.tables.get(".".join(path[-3:-1]).removeprefix("public."))
         if table is not None and path[-1] in table.columns:
             table.columns[path[-1]].comment = statement.comment

@@ -13,7 +13,7 @@ from pathlib import Path
 import psycopg
 
 from services.author.advice import shares
-from services.author.catalogue import catalogue_sources, read_catalogue
+from services.author.catalogue import catalogue_of
 from services.author.grounds import GroundsBroken
 from services.author.importing import ImportTeacher, authoring_of
 from services.author.ledger import StoredLedger
@@ -249,7 +249,7 @@ class Author:
         teacher = source or opened
         run = Run(self._repository, self._peers.verifier, request, bundle, teacher)
         self._runs[request.authoring_id] = run
-        catalogue = await asyncio.to_thread(read_catalogue, *catalogue_sources(bundle))
+        catalogue = await asyncio.to_thread(catalogue_of, bundle)
         assignment = Assignment(
             catalogue, request.seed, request.golds, request.phrasings, tuple(request.styles), stored.weights
         )

@@ -1,10 +1,12 @@
 """`python -m services.rollout`: puts the rollout app onto the running Ray, serves until SIGTERM, takes it off again."""
 
 import logging
+import os
 import signal
 import sys
 import threading
 
+import httpx
 import ray
 from ray import serve
 
@@ -18,11 +20,33 @@ log = logging.getLogger("services.rollout")
 
 APP = "rollout"
 
+LOOK_SECONDS = 2.0
+"""Between looks at the proxy that Ray runs for us."""
+
+LOST_AFTER_LOOKS = 5
+"""Looks in a row without an answer after which Ray is gone."""
+
 
 def end_on_signals(stop: threading.Event) -> None:
     """SIGTERM and Ctrl-C end the wait, so that the app is taken off Ray."""
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
+
+
+def wait(stop: threading.Event, proxy_health: str) -> None:
+    """Return on `stop`. Without Ray the process ends at once, so that its supervisor starts it on the next one."""
+    unanswered = 0
+    while not stop.wait(LOOK_SECONDS):
+        try:
+            httpx.get(proxy_health, timeout=LOOK_SECONDS)
+            unanswered = 0
+        except httpx.TimeoutException:
+            continue  # busy
+        except httpx.TransportError as error:
+            unanswered += 1
+            if unanswered == LOST_AFTER_LOOKS:
+                log.error("Ray's proxy is gone (%s): ending, to be started again", type(error).__name__)
+                os._exit(1)  # Ray's own ways out wait for it
 
 
 def main() -> None:
@@ -47,7 +71,7 @@ def main() -> None:
     try:
         serve.run(serve_app(settings), name=APP, route_prefix="/")
         log.info("rollout serves on http://%s:%d with Ray %s", settings.host, settings.port, ray.__version__)
-        stop.wait()
+        wait(stop, f"http://{settings.host}:{settings.port}/-/healthz")
     finally:
         serve.shutdown()
         ray.shutdown()

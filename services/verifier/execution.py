@@ -55,6 +55,8 @@ class Outcome:
     exec_ms: float = 0.0
     failure: Failure | None = None
     reason: str = ""
+    crashed: bool = False
+    """Its session ended under it: the backend or the whole server died."""
 
 
 def execute(sessions: Sessions, role: Role, seed: str, sql: str, limits: Limits) -> Outcome:
@@ -86,8 +88,10 @@ def _failure(session: Session, error: psycopg.Error) -> Outcome:
     terminated = session.running is not None and session.running.terminated
     if terminated or isinstance(error, errors.QueryCanceled):
         return Outcome(failure=Failure.TIMEOUT, reason="did not finish within the statement timeout")
-    if session.connection.broken or (state or "080").startswith(_INFRASTRUCTURE):
-        return Outcome(failure=Failure.INFRASTRUCTURE, reason=f"the sandbox's Postgres failed: {_first_line(error)}")
+    crashed = session.connection.broken
+    if crashed or (state or "080").startswith(_INFRASTRUCTURE):
+        reason = f"the sandbox's Postgres failed: {_first_line(error)}"
+        return Outcome(failure=Failure.INFRASTRUCTURE, reason=reason, crashed=crashed)
     return Outcome(failure=Failure.SQL_ERROR, reason=_first_line(error))
 
 

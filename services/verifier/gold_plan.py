@@ -131,8 +131,8 @@ def _distinct_output(node: Any, select: Any) -> SortKey | None:
     """The output that a key of SELECT DISTINCT is: the same expression, or the only column of that name."""
     values = [target.res_target.val for target in select.target_list]
     stars = [index for index, value in enumerate(values) if _is_star(value)]
-    wanted = _text_of(node)
-    same = next((index for index, value in enumerate(values) if _text_of(value) == wanted), None)
+    wanted = expression_text(node)
+    same = next((index for index, value in enumerate(values) if expression_text(value) == wanted), None)
     if same is None and (name := _column_name(node)) is not None:
         alike = [index for index, value in enumerate(values) if _column_name(value) == name]
         if stars and not alike:
@@ -145,9 +145,9 @@ def _is_star(value: Any) -> bool:
     return value.HasField("column_ref") and bool(value.column_ref.fields[-1].HasField("a_star"))
 
 
-def _text_of(node: Any) -> str:
-    """An expression's canonical text."""
+def expression_text(node: Any) -> str:
+    """An expression node's canonical text."""
     select = pb.SelectStmt(target_list=[pb.Node(res_target=pb.ResTarget(val=node))])
     tree = pb.ParseResult(version=180004, stmts=[pb.RawStmt(stmt=pb.Node(select_stmt=select))])
     text: str = postgast.deparse(tree)
-    return text
+    return text.removeprefix("SELECT ")

@@ -63,6 +63,11 @@ class Privileged(Contract):
 
     reference: str | list[str] = Field(description="the gold query, or several acceptable ones")
 
+    @property
+    def golds(self) -> list[str]:
+        """Every acceptable one."""
+        return [self.reference] if isinstance(self.reference, str) else self.reference
+
 
 class Task(Contract):
     """A task as anyone with the `sample` scope sees it."""

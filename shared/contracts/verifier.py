@@ -68,7 +68,9 @@ class Sandbox(Contract):
     domain: str
     digest: str = Field(description="the bundle's digest")
     postgres: str = Field(description="server version, as the server reports it")
-    isolation: str = Field(description="`bubblewrap` or `process`")
+    isolation: str = Field(
+        description="`bubblewrap` or `process`; ` without seccomp` behind it where system calls are not filtered"
+    )
     seeds: list[str] = Field(description="`main` and the variants, in the order they are compared")
     ready_ms: float = Field(description="from request to first query answered, milliseconds")
 

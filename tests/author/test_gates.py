@@ -314,7 +314,7 @@ async def test_a_removed_order_is_recorded_and_the_gold_that_passed_has_none(gro
         "Which suppliers are from Italy? Names only.",
     )
     proposals = [Proposal(gold, Archetype.FILTER, False, (Phrasing("plain", text),)) for text in (asked, unasked)]
-    kept, stripped = await judge(grounds, 0, proposals)
+    kept, stripped = await judge(grounds, proposals)
     assert (kept.proposal.gold, kept.proposal.order_matters, kept.edits) == (gold, True, ())
     assert stripped.proposal.gold == gold.removesuffix(" ORDER BY supplier_id")
     assert (stripped.proposal.order_matters, stripped.edits) == (False, ("order_by_removed",))

@@ -14,7 +14,7 @@ from services.author.statement import read
 from services.author.teachers.base import Assignment, Proposal
 from services.author.teachers.grammar import NEEDS, GrammarTeacher
 from services.author.teachers.grammar.styles import STYLES
-from shared.bundle_from_sql import split_sql
+from shared.bundles.from_sql import split_sql
 from shared.clients.verifier import VerifierClient
 from shared.contracts.tasks import Archetype, Difficulty
 from shared.contracts.verifier import BundleSource, ExecuteRequest, SandboxRequest
@@ -42,7 +42,7 @@ async def test_every_archetype_gives_golds_that_pass_on_the_real_verifier(
 ) -> None:
     proposals = await _proposals(catalogue, 300)
     assert Counter(proposal.archetype for proposal in proposals) == dict.fromkeys(Archetype, 30)
-    judged = await judge(grounds, 0, proposals)
+    judged = await judge(grounds, proposals)
     passed = Counter(entry.proposal.archetype for entry in judged if entry.reason is None)
     assert all(passed[archetype] >= 20 for archetype in Archetype), passed
     assert {difficulty_of(entry.proposal.gold) for entry in judged if entry.reason is None} == set(Difficulty)

@@ -13,7 +13,7 @@ async def test_every_planted_bad_task_gets_its_reason_and_no_clean_one_is_reject
     clean, bad = [one for one in tasks if one.reason is None], [one for one in tasks if one.reason is not None]
     assert len(clean) >= 100
     assert len(bad) >= 40
-    judged = await judge(grounds, 0, [one.proposal for one in tasks])
+    judged = await judge(grounds, [one.proposal for one in tasks])
     assembled = assemble(judged, ORIGIN)
     found = {rejection.entry.position: rejection.reason for rejection in assembled.rejections}
     wrong = [

@@ -12,7 +12,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from shared.bundle_from_sql import write_bundle
+from shared.bundles.from_sql import write_bundle
 from shared.contracts.review import TaskCheck
 from shared.database import migrate
 from shared.ids import split_of

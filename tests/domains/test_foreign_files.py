@@ -7,7 +7,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from shared.bundle_from_sql import write_bundle
+from shared.bundles.from_sql import write_bundle
 from shared.domain import load_bundle, table_names
 from shared.embedded_postgres import program
 from tests.domains.conftest import emptied

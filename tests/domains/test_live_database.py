@@ -12,10 +12,11 @@ import psycopg
 import pytest
 
 from cli.stack.home import HOME_VARIABLE
-from shared.bundle_from_dsn import Made, Wanted, bundle_from_database
+from shared.bundles import live_connection
+from shared.bundles.from_dsn import Made, Wanted, bundle_from_database
+from shared.bundles.live_connection import given_dsn, open_snapshot
+from shared.bundles.live_sample import Bounds
 from shared.domain import Bundle, BundleError, load_bundle, table_names
-from shared.live_connection import given_dsn
-from shared.live_sample import Bounds
 
 SCHEMA = """
 CREATE SCHEMA sales;
@@ -41,7 +42,7 @@ CREATE TABLE shipment (order_id int, line int, FOREIGN KEY (order_id, line) REFE
 CREATE TABLE event (id int NOT NULL, at date NOT NULL, customer int NOT NULL REFERENCES customer)
   PARTITION BY RANGE (at);
 CREATE TABLE event_2023 PARTITION OF event FOR VALUES FROM ('2023-01-01') TO ('2024-01-01');
-CREATE TABLE chain (id int PRIMARY KEY, previous int REFERENCES chain);
+CREATE TABLE chain (id int PRIMARY KEY, previous int REFERENCES chain, "share of %s" int);
 CREATE TABLE strict_chain (id int PRIMARY KEY, previous int NOT NULL REFERENCES strict_chain);
 CREATE VIEW big AS SELECT "orderId" FROM sales."Order" WHERE total > 5;
 CREATE MATERIALIZED VIEW counted AS SELECT count(*) AS orders FROM sales."Order";
@@ -61,7 +62,7 @@ UPDATE customer SET last_order = id;
 INSERT INTO line SELECT 1 + n / 3, n % 3, n % 2 = 0 FROM generate_series(0, 17999) n;
 INSERT INTO shipment SELECT 1 + n, n % 3 FROM generate_series(0, 500) n UNION ALL SELECT NULL, NULL;
 INSERT INTO event SELECT n, date '2023-01-01' + n % 365, 1 + n FROM generate_series(1, 2000) n;
-INSERT INTO chain SELECT n, nullif(n - 1, 0) FROM generate_series(1, 500) n;
+INSERT INTO chain SELECT n, nullif(n - 1, 0), n FROM generate_series(1, 500) n;
 INSERT INTO strict_chain SELECT n, greatest(n - 1, 1) FROM generate_series(1, 500) n;
 ANALYZE;
 """
@@ -131,6 +132,7 @@ def test_the_bundle_loads_with_every_table_in_its_bounds_and_every_reference_kep
         lines = rows(
             connection, 'SELECT count(*) FROM line JOIN sales."Order" ON order_id = "orderId" GROUP BY order_id'
         )
+        assert rows(connection, 'SELECT count(*) FROM chain WHERE "share of %s" IS DISTINCT FROM id') == [(0,)]
         assert max(count for (count,) in lines) == 3, "rows that refer to one row come together"  # type: ignore[type-var]
 
 
@@ -219,6 +221,7 @@ def test_an_option_that_names_nothing_is_refused(wanted: Wanted, message: str, d
 def test_no_error_shows_the_password(dsn: str, tmp_path: Path) -> None:
     password = dsn.split(":")[2].split("@")[0]
     wrong = [dsn.replace("sqlclimb:", "nobody:"), f"postgresql://u:{password}@[bad", dsn.replace("/live", "/nosuch")]
+    wrong += [f"postgresql://u:a{mark}{password}@localhost:1/x" for mark in "@/:?#"]  # not escaped
     for text in wrong:
         with pytest.raises(BundleError) as caught:
             bundle_from_database("live", text, Wanted(BOUNDS), tmp_path / "bundle")
@@ -226,6 +229,25 @@ def test_no_error_shows_the_password(dsn: str, tmp_path: Path) -> None:
         assert caught.value.__cause__ is None
     with pytest.raises(BundleError, match="env:NO_SUCH_DSN: the environment has no such variable"):
         given_dsn("env:NO_SUCH_DSN")
+    with pytest.raises(BundleError) as caught:
+        given_dsn(f"env:{dsn}")
+    assert password not in str(caught.value)
+    with open_snapshot(dsn) as live:
+        assert password in live.secrets
+        assert password not in repr(live)
+
+
+def test_a_server_that_knows_no_such_setting_and_a_dump_that_takes_too_long_are_said(
+    dsn: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(live_connection, "DUMP_SECONDS", 0.001)
+        with pytest.raises(BundleError, match="pg_dump took longer"):
+            bundle_from_database("live", dsn, Wanted(BOUNDS), tmp_path / "bundle")
+    monkeypatch.setitem(live_connection._SESSION, "no_such_setting", "1")
+    with pytest.raises(BundleError, match='unrecognized configuration parameter "no_such_setting"'):
+        bundle_from_database("live", dsn, Wanted(BOUNDS), tmp_path / "bundle")
+    assert not (tmp_path / "bundle").exists()
 
 
 def test_the_command_reads_the_string_from_the_environment_and_tells_what_it_masked(dsn: str, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 from domains.shop.dice import Dice, boundary_days
 from domains.shop.generate import FOLDER, SHAPES, draw_store, generated_files
 from domains.shop.standing import FIRST_DAY, LAST_DAY
-from shared.bundle_notes import undescribed_columns
+from shared.bundles.notes import undescribed_columns
 from shared.contracts.rollout import Regime
 from shared.domain import load_bundle, messages, system_prompt, table_names
 

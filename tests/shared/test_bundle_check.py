@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from shared.bundle_check import clock_use, missing_notes, personal_columns, prompt_length, tables_without_key
+from shared.bundles.check import clock_use, missing_notes, personal_columns, prompt_length, tables_without_key
 from shared.domain import Bundle, DomainSettings
 
 SCHEMA = """

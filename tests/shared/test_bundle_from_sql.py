@@ -5,11 +5,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.bundle_from_sql import read_sql_file, split_sql, write_bundle
-from shared.bundle_notes import notes_skeleton, undescribed_columns
+from shared.bundles.from_sql import read_sql_file, split_sql, write_bundle
+from shared.bundles.notes import notes_skeleton, undescribed_columns
+from shared.bundles.sql_dump import plain_sql
 from shared.contracts.rollout import Regime
 from shared.domain import BundleError, load_bundle, system_prompt
-from shared.sql_dump import plain_sql
 
 SMALL = """\
 SET client_encoding = 'UTF8';

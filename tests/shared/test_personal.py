@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.masking import BIRTH_SHIFT_DAYS, Masker
-from shared.personal import PersonalKind, personal_kind
+from shared.bundles.masking import BIRTH_SHIFT_DAYS, Masker
+from shared.bundles.personal import PersonalKind, personal_kind
 
 KINDS = PersonalKind
 
@@ -102,17 +102,49 @@ def test_numbers_stay_numbers_of_their_type() -> None:
     mask = Masker().column(KINDS.PHONE, "int4")
     values = [str(number) for number in range(2_147_483_600, 2_147_483_640)]
     assert all(int(mask(value)) < 2**31 for value in values)
+    card = "4111111111111111"
+    assert re.fullmatch(r"4\d{15}", Masker().column(KINDS.ACCOUNT, "int8")(card))
+    assert re.fullmatch(r"4\d{15}", Masker().column(KINDS.ACCOUNT, "text")(card))
+
+
+@pytest.mark.parametrize(
+    ("kind", "type_name", "value", "form"),
+    [
+        (KINDS.NETWORK, "cidr", "10.0.0.0/8", r"10\.0\.0\.0/8"),
+        (KINDS.NETWORK, "cidr", "2001:db8::/32", r"fd00:[0-9a-f]{1,4}::/32"),
+        (KINDS.NETWORK, "macaddr8", "08:00:2b:01:02:03:04:05", r"02(:[0-9a-f]{2}){7}"),
+        (KINDS.NETWORK, "text", "1.2.3.4/eth0", r"\d\.\d\.\d\.\d/\w{3}\d"),
+        (KINDS.NETWORK, "_cidr", "{10.0.0.0/8,10.0.0.0/8}", r"\{10\.0\.0\.0/8,10\.0\.0\.0/8\}"),
+        (KINDS.SECRET, "bytea", "\\x01", r"\\x[0-9a-f]{2}"),
+        (KINDS.SECRET, "bytea", "\\x", r"\\x"),
+        (KINDS.BIRTH_DATE, "date", "infinity", "infinity"),
+        (KINDS.BIRTH_DATE, "date", "0001-01-01", r"0001-\d\d-\d\d"),
+        (KINDS.BIRTH_DATE, "date", "9999-12-31", r"9999-\d\d-\d\d"),
+    ],
+)
+def test_a_masked_value_is_one_that_its_type_takes(kind: PersonalKind, type_name: str, value: str, form: str) -> None:
+    assert re.fullmatch(form, Masker().column(kind, type_name)(value))
+
+
+def test_birth_dates_without_a_gap_stay_dates() -> None:
+    mask = Masker().column(KINDS.BIRTH_DATE, "date")
+    days = [datetime.date(2015, 1, 1) + datetime.timedelta(days=number) for number in range(1500)]
+    for born in days:
+        datetime.date.fromisoformat(mask(born.isoformat()))
 
 
 def test_json_and_arrays_are_masked_inside() -> None:
     masker = Masker()
     text = (
-        '{"email": "a@b.de", "size": 3, "note": "call +49 30 1234567 or c@d.fr", "first_name": "Zoe", "color": "red"}'
+        '{"email": "a@b.de", "size": 3, "note": "call +49 30 1234567 or c@d.fr", "first_name": "Zoe", "color": "red", '
+        '"ssn": 78051120, "phone": [491701234567, true, null], "dob": 19800101}'
     )
     masked = json.loads(masker.column(KINDS.EMBEDDED, "jsonb")(text))
     assert (masked["size"], masked["color"]) == (3, "red")
     assert masked["note"].startswith("call +")
-    assert not re.search(r"a@b|c@d|Zoe|1234567", json.dumps(masked))
+    assert not re.search(r"a@b|c@d|Zoe|1234567|78051120|19800101", json.dumps(masked))
+    assert masked["phone"][1:] == [True, None]
+    assert all(isinstance(number, int) for number in (masked["ssn"], masked["phone"][0], masked["dob"]))
     assert masked["email"] == masker.value(KINDS.EMAIL, "a@b.de")
     array = masker.column(KINDS.EMAIL, "_text")('{a@b.de,NULL,"x y@b.de"}')
     assert re.fullmatch(r'\{\S+@\S+\.test,NULL,"\S \S@\S+\.test"\}', array)

@@ -20,9 +20,9 @@ from services.verifier.sandbox.local import LocalCluster, LocalDriver
 from services.verifier.sandbox.protocol import Role
 from services.verifier.sandboxes import RunningSandbox
 from shared.domain import Bundle, DomainSettings
-from shared.embedded_postgres import PostgresUnavailable, bubblewrap
+from shared.embedded_postgres import PostgresUnavailable
 from tests.verifier.conftest import temporary_folder
-from tests.verifier.isolations import ISOLATIONS, MEMORY_BYTES, isolation_named
+from tests.verifier.isolations import ISOLATIONS, MEMORY_BYTES, isolation_named, needs_bubblewrap
 from tests.verifier.store import MAIN, SCHEMA
 
 LIMITS = Limits(rows=200, bytes=1_000_000)
@@ -60,7 +60,7 @@ def output_of(isolation: Isolation, folder: Path, script: str) -> str:
     return subprocess.run(argv, capture_output=True, text=True, timeout=20, check=False).stdout
 
 
-@pytest.mark.skipif(bubblewrap() is None, reason="bubblewrap does not work here")
+@needs_bubblewrap
 def test_under_bubblewrap_nothing_but_the_folder_is_writable_or_visible(open_folder: Path) -> None:
     isolation = isolation_named("bubblewrap", open_folder)
     inside = open_folder / "inside"

@@ -1,6 +1,5 @@
 """What sets the profiles apart: each clause of the recipe's rule, strictness, rewards; then over HTTP."""
 
-import json
 from collections.abc import Sequence
 
 import pytest
@@ -11,7 +10,7 @@ from services.verifier.profiles import RULES
 from services.verifier.profiles.recipe import extract
 from shared.clients.verifier import VerifierClient
 from shared.contracts.verifier import FinishReason, Profile, SandboxRequest, Status, Verdict, VerifyItem, VerifyRequest
-from tests.verifier.reference import FOLDER, needs_reference_data, recipe_bundle
+from tests.verifier.reference import needs_reference_data, recipe_bundle, recipe_golds
 from tests.verifier.store import GOLD, sandbox_request
 
 TEXT, NUMERIC, FLOAT, BOOL, INTEGER = 25, 1700, 701, 16, 23
@@ -235,8 +234,7 @@ async def test_the_profile_of_a_request_decides(client: VerifierClient) -> None:
 async def test_the_recipe_s_tasks(client: VerifierClient) -> None:
     """Its golds match themselves; what a model typically gets wrong or words otherwise is judged as the recipe does."""
     await client.create_sandbox(SandboxRequest(sandbox_id="recipe-tasks", run_id="tests", bundle=recipe_bundle()))
-    lines = (FOLDER / "shop-recipe" / "tasks.sample.jsonl").read_text().splitlines()
-    golds = [json.loads(line)["sql"] for line in lines]
+    golds = recipe_golds()
     assert len(golds) == 12
     items = [VerifyItem(reply=f"```sql\n{gold}\n```", gold=gold) for gold in golds]
     assert {v.status for v in await verdicts(client, "recipe-tasks", Profile.RECIPE, items)} == {Status.MATCH}

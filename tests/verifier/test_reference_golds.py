@@ -1,11 +1,10 @@
-"""The 168 given golds and the recipe's twelve match themselves; the 29 hostile statements do no harm. No exceptions."""
+"""The 168 given golds and the recipe's twelve match themselves and no constant. No exceptions."""
 
 import pytest
 
 from shared.clients.verifier import VerifierClient
 from shared.contracts.verifier import SandboxRequest, Status, VerifyItem, VerifyRequest
 from tests.verifier.reference import (
-    attacks,
     defog_bundle,
     defog_golds,
     needs_reference_data,
@@ -43,17 +42,3 @@ async def test_recipe_golds_match_themselves_and_no_constant(client: VerifierCli
     await client.create_sandbox(SandboxRequest(sandbox_id="recipe", run_id="tests", bundle=recipe_bundle()))
     await match_themselves(client, "recipe", golds)
     await client.delete_sandbox("recipe")
-
-
-async def test_hostile_statements_earn_nothing_and_leave_the_sandbox_as_it_was(client: VerifierClient) -> None:
-    statements = attacks()
-    assert len(statements) == 29
-    await client.create_sandbox(SandboxRequest(sandbox_id="attacked", run_id="tests", bundle=defog_bundle("academic")))
-    gold = "SELECT name, aid FROM author"
-    for attack in statements:
-        items = [VerifyItem(sql=attack["sql"], gold=gold), VerifyItem(sql=gold + " ORDER BY aid DESC", gold=gold)]
-        hostile, honest = (await client.verify("attacked", VerifyRequest(items=items))).verdicts
-        assert hostile.status in (Status.REFUSED, Status.SQL_ERROR), (attack["name"], hostile)
-        assert hostile.reward == 0.0
-        assert honest.status is Status.MATCH, (attack["name"], honest)
-    await client.delete_sandbox("attacked")

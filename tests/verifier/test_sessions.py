@@ -57,6 +57,7 @@ def run(sessions: Sessions, sql: str) -> Outcome:
 
 def backend(sessions: Sessions) -> int:
     with sessions.session(Role.CANDIDATE, "main") as session:
+        assert session.run("SELECT 1", 1, 1).reusable
         return session.connection.info.backend_pid
 
 
@@ -160,12 +161,11 @@ def test_failures_and_results_over_the_cap_keep_the_connection(sessions: Session
     assert run(sessions, "SELECT name FROM author ORDER BY id").texts == [("Ada",), ("Bo",), ("Cy",)]
 
 
-def test_a_connection_used_directly_is_reset_too(sessions: Sessions) -> None:
+def test_a_connection_used_directly_is_not_used_again(sessions: Sessions) -> None:
     with sessions.session(Role.CANDIDATE, "main") as session:
         before = session.connection.info.backend_pid
-        session.connection.execute("BEGIN")
         session.connection.execute("SET search_path = x")
         session.connection.execute("PREPARE p AS SELECT 1")
-    assert backend(sessions) == before
+    assert backend(sessions) != before
     assert run(sessions, "SELECT current_setting('search_path', true)").texts == [("public",)]
     assert run(sessions, "EXECUTE p").failure is Failure.SQL_ERROR

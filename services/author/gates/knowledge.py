@@ -7,21 +7,15 @@ from functools import cached_property
 
 import postgast
 
-from services.author.catalogue import Catalogue, Kind
+from services.author.catalogue import Catalogue, Column, Kind
 from services.author.gates.said import Said
 from shared.domain import Bundle
 
-_SQL_COMMENT = 275
-_C_COMMENT = 276
+_COMMENT_TOKENS = (postgast.pg_query_pb2.SQL_COMMENT, postgast.pg_query_pb2.C_COMMENT)
 _LABELS = ("name", "title", "label", "code", "description", "symbol")
 """Words that the name of a column ends in when it tells a row to a person."""
 
-
 _VALUE = re.compile(r"\w[\w-]*")
-_ENDING_IN_COMMENT = re.compile(r'^[ \t]*"?(\w+)"?[ \t][^\n]*?--([^\n]+)$', re.MULTILINE)
-_COMMENTED = re.compile(r"COMMENT\s+ON\s+COLUMN\s+[\w.\"]*?\"?(\w+)\"?\s+IS\s+'((?:[^']|'')*)'", re.IGNORECASE)
-
-
 _MEANING = re.compile(r"['\"]?([\w.-]+)['\"]?\s*(?:=|\bmeans\b|\bstands for\b|->|→)\s*([^,;.|/\n]+)")
 TERM_LETTERS = 4
 """Shorter words of a term need not stand in the question."""
@@ -44,7 +38,7 @@ class Note:
 class Knowledge:
     """A domain beside its rows."""
 
-    notes: tuple["Note", ...]
+    notes: tuple[Note, ...]
     meanings: dict[str, frozenset[str]]
     """Value to the words that notes or comments explain it with: `2 = closed`, `X means lost`."""
     listed: frozenset[str]
@@ -70,7 +64,7 @@ class Knowledge:
             listed=frozenset([*quoted, *_VALUE.findall(" ".join([*comments, *quoted]))]),
             keys=keys,
             facts=frozenset(column.name for column in columns if column.kind not in dated) - keys,
-            comments=_column_comments(bundle.schema_sql),
+            comments=_column_comments(columns),
         )
 
     @cached_property
@@ -95,14 +89,14 @@ def _comments(sql: str) -> list[str]:
     """The comments of a script."""
     tokens = postgast.scan(sql).tokens
     encoded = sql.encode()
-    return [encoded[t.start : t.end].decode() for t in tokens if t.token in (_SQL_COMMENT, _C_COMMENT)]
+    return [encoded[t.start : t.end].decode() for t in tokens if t.token in _COMMENT_TOKENS]
 
 
-def _column_comments(sql: str) -> dict[str, str]:
-    """From the end of a column's line, and from COMMENT ON COLUMN."""
+def _column_comments(columns: Sequence[Column]) -> dict[str, str]:
+    """Columns of one name in several tables share their comments."""
     found: dict[str, str] = {}
-    for name, comment in [*_ENDING_IN_COMMENT.findall(sql), *_COMMENTED.findall(sql)]:
-        found[name.lower()] = f"{found.get(name.lower(), '')} {comment}"
+    for column in columns:
+        found[column.name] = f"{found.get(column.name, '')} {column.comment}"
     return found
 
 

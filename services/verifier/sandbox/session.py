@@ -6,14 +6,14 @@ Blocking and thread-safe. The watchdog (`terminate_overdue`) is the second timeo
 import contextlib
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 import psycopg
 from psycopg.adapt import AdaptersMap
 from psycopg.types.string import TextLoader
 
-from services.verifier.sandbox.exchange import RESET, Answer, exchange
+from services.verifier.sandbox.exchange import Answer, exchange
 from services.verifier.sandbox.protocol import MAIN_SEED, Cluster, Role
 
 CONNECT_SECONDS = 5
@@ -44,6 +44,11 @@ PINNED = {
 """Session settings, sent at login so that RESET returns to them."""
 
 
+def login_options(settings: Mapping[str, str]) -> str:
+    """Session settings as libpq's `options` takes them."""
+    return " ".join(f"-c {name}={value.replace(' ', chr(92) + ' ')}" for name, value in settings.items())
+
+
 def _raw_text() -> AdaptersMap:
     """Every type arrives as Postgres' own text; `values` gives it meaning."""
     adapters = AdaptersMap()
@@ -72,27 +77,14 @@ class Session:
     connection: psycopg.Connection[tuple[str | None, ...]]
     used_at: float = 0.0
     running: Running | None = None
-    reset: bool = False
-    """Nothing of what ran in it is left."""
-    spent: bool = False
-    """Fit for nothing more."""
+    spent: bool = True
+    """Not to be used again: something of what ran in it may be left."""
 
     def run(self, sql: str, row_limit: int, byte_limit: int) -> Answer:
         """Run one statement and reset the session. Raises psycopg.Error, then the session is spent."""
-        self.spent = True
         answer = exchange(self.connection, sql, row_limit, byte_limit)
-        self.reset, self.spent = answer.reusable, not answer.reusable
+        self.spent = not answer.reusable
         return answer
-
-
-def _reset(connection: psycopg.Connection[tuple[str | None, ...]]) -> bool:
-    """Reset a session whose connection was used directly. Whether that succeeded."""
-    try:
-        connection.execute("ROLLBACK")
-        connection.execute(RESET)
-    except psycopg.Error:
-        return False
-    return True
 
 
 @dataclass
@@ -109,7 +101,7 @@ class Sessions:
 
     @contextlib.contextmanager
     def session(self, role: Role, seed: str) -> Iterator[Session]:
-        """A clean session; afterwards it is reset and kept, or closed when that fails. Raises psycopg.Error."""
+        """A clean session; kept afterwards when `run` has reset it, else closed. Raises psycopg.Error."""
         with self._guard:
             kept = self._idle.get((role, seed))
             session = kept.pop() if kept else None
@@ -119,7 +111,7 @@ class Sessions:
         if session is None:
             session = self._log_in(role, seed)
         running = Running(session.connection.info.backend_pid, time.monotonic() + self.statement_timeout_seconds)
-        session.running, session.reset = running, False
+        session.running, session.spent = running, True
         with self._guard:
             self._running.append(running)
         try:
@@ -141,13 +133,12 @@ class Sessions:
 
     def _log_in(self, role: Role, seed: str) -> Session:
         timeout_ms = int(self.statement_timeout_seconds * 1000)
-        options = {**PINNED, "statement_timeout": str(timeout_ms)}
         connection = psycopg.connect(
             host=self.cluster.host,
             user=role,
             dbname=self.cluster.database(seed),
             connect_timeout=CONNECT_SECONDS,
-            options=" ".join(f"-c {name}={value.replace(' ', chr(92) + ' ')}" for name, value in options.items()),
+            options=login_options({**PINNED, "statement_timeout": str(timeout_ms)}),
             autocommit=True,
             prepare_threshold=None,
             context=_ADAPTERS,
@@ -157,8 +148,6 @@ class Sessions:
         return Session(connection)
 
     def _put_back(self, session: Session, role: Role, seed: str) -> None:
-        if not session.reset and not session.spent:
-            session.spent = not _reset(session.connection)
         if session.spent:
             self._close(session)
             return

@@ -4,6 +4,7 @@ An edit changes the message it was made for in place and looks its parts up only
 """
 
 from collections.abc import Callable, Iterator
+from functools import reduce
 from typing import Any
 
 from services.verifier.suites.tree import pb
@@ -12,12 +13,16 @@ from shared.contracts.suites import MutationKind as Kind
 Edit = tuple[Kind, Callable[[], None]]
 
 _JOIN_TYPES = (pb.JOIN_INNER, pb.JOIN_LEFT, pb.JOIN_RIGHT, pb.JOIN_FULL)
+LARGEST_INTEGER = 2**31 - 1
+"""Of the parse tree; larger numbers are floats there."""
+
 _SET_OPERATIONS = (pb.SETOP_UNION, pb.SETOP_INTERSECT, pb.SETOP_EXCEPT)
 
 
-def setting(message: Any, field: str, value: Any) -> Callable[[], None]:
-    """An edit that assigns a scalar field."""
-    return lambda: setattr(message, field, value)
+def setting(message: Any, path: str, value: Any) -> Callable[[], None]:
+    """An edit that assigns a scalar field, e.g. `jointype` or `rexpr.a_const.sval.sval`."""
+    *within, field = path.split(".")
+    return lambda: setattr(reduce(getattr, within, message), field, value)
 
 
 def clearing(message: Any, *fields: str) -> Callable[[], None]:
@@ -80,15 +85,8 @@ def _sort_and_limit_edits(select: Any) -> Iterator[Edit]:
         constant = getattr(select, field).a_const
         if constant.HasField("ival"):
             for step in (-1, 1):
-                if constant.ival.ival + step > 0:
-                    yield Kind.LIMIT, _adding(select, field, step)
-
-
-def _adding(select: Any, field: str, step: int) -> Callable[[], None]:
-    def edit() -> None:
-        getattr(select, field).a_const.ival.ival += step
-
-    return edit
+                if 0 < constant.ival.ival + step <= LARGEST_INTEGER:
+                    yield Kind.LIMIT, setting(select, f"{field}.a_const.ival.ival", constant.ival.ival + step)
 
 
 def join_edits(join: Any) -> Iterator[Edit]:

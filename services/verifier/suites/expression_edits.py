@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from decimal import Decimal
 from typing import Any
 
-from services.verifier.suites.clause_edits import Edit, clearing, dropping, setting
+from services.verifier.suites.clause_edits import LARGEST_INTEGER, Edit, clearing, dropping, setting
 from services.verifier.suites.tree import Path, last_name, pb, string
 from shared.contracts.suites import MutationKind as Kind
 
@@ -90,21 +90,17 @@ def _dropping_item(expression: Any, index: int) -> Callable[[], None]:
     return lambda: expression.rexpr.list.items.__delitem__(index)
 
 
+_PATTERN = "rexpr.a_const.sval.sval"
+
+
 def _wildcard_edits(expression: Any) -> Iterator[Edit]:
     if not expression.rexpr.a_const.HasField("sval"):
         return
     pattern = expression.rexpr.a_const.sval.sval
     if pattern.startswith("%") and len(pattern) > 1:
-        yield Kind.LIKE, _repatterning(expression, pattern[1:])
+        yield Kind.LIKE, setting(expression, _PATTERN, pattern[1:])
     if pattern.endswith("%") and len(pattern) > 1:
-        yield Kind.LIKE, _repatterning(expression, pattern[:-1])
-
-
-def _repatterning(expression: Any, pattern: str) -> Callable[[], None]:
-    def edit() -> None:
-        expression.rexpr.a_const.sval.sval = pattern
-
-    return edit
+        yield Kind.LIKE, setting(expression, _PATTERN, pattern[:-1])
 
 
 def call_edits(call: Any) -> Iterator[Edit]:
@@ -223,7 +219,7 @@ _AMOUNT = re.compile(r"(-?\d+)(\s*[a-z]+)", re.IGNORECASE)
 
 
 def cast_edits(cast: Any) -> Iterator[Edit]:
-    """An interval's amount, one more and one less; a date literal's day."""
+    """An interval's amount, one more and one less."""
     text = cast.arg.a_const.sval.sval
     if not text or not cast.type_name.names:
         return
@@ -231,14 +227,7 @@ def cast_edits(cast: Any) -> Iterator[Edit]:
     if target == "interval" and (found := _AMOUNT.search(text)):
         for step in (-1, 1):
             other = f"{text[: found.start()]}{int(found[1]) + step}{found[2]}{text[found.end() :]}"
-            yield Kind.INTERVAL, _recasting(cast, other)
-
-
-def _recasting(cast: Any, text: str) -> Callable[[], None]:
-    def edit() -> None:
-        cast.arg.a_const.sval.sval = text
-
-    return edit
+            yield Kind.INTERVAL, setting(cast, "arg.a_const.sval.sval", other)
 
 
 _POSITIONS = frozenset(
@@ -251,25 +240,12 @@ def literal_edits(constant: Any, path: Path) -> Iterator[Edit]:
     if (path[-2:-1] and path[-2] in _POSITIONS) or path[-3:-1] == ("sort_by", "node"):
         return
     if constant.HasField("ival"):
-        for step in (-1, 1):
-            yield Kind.LITERAL, _stepping(constant, step)
+        for other in (constant.ival.ival - 1, constant.ival.ival + 1):
+            if other <= LARGEST_INTEGER:
+                yield Kind.LITERAL, setting(constant, "ival.ival", other)
     elif constant.HasField("fval"):
         value = Decimal(constant.fval.fval)
         exponent = value.as_tuple().exponent
         unit = Decimal(1).scaleb(exponent if isinstance(exponent, int) else 0)
-        for other in (value - unit, value + unit):
-            yield Kind.LITERAL, _float(constant, str(other))
-
-
-def _stepping(constant: Any, step: int) -> Callable[[], None]:
-    def edit() -> None:
-        constant.ival.ival += step
-
-    return edit
-
-
-def _float(constant: Any, text: str) -> Callable[[], None]:
-    def edit() -> None:
-        constant.fval.fval = text
-
-    return edit
+        for near in (value - unit, value + unit):
+            yield Kind.LITERAL, setting(constant, "fval.fval", str(near))

@@ -13,8 +13,9 @@ from typing import Any
 import postgast
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]  # protobuf ships no types
 
+from services.verifier.gold_plan import expression_text
 from services.verifier.suites.mutation import ColumnFacts, Facts, Mutant, mutants
-from services.verifier.suites.tree import Scope, column_refs, expression_text, is_constant, last_name, pb, visit
+from services.verifier.suites.tree import Scope, column_refs, is_constant, last_name, pb, visit
 from shared.contracts.suites import MutationKind
 
 Place = tuple[str, str]

@@ -30,14 +30,6 @@ def visit(message: Any, path: Path = ()) -> Iterator[tuple[Any, Path]]:
     yield message, path
 
 
-def expression_text(node: Any) -> str:
-    """An expression node's canonical text."""
-    select = pb.SelectStmt(target_list=[pb.Node(res_target=pb.ResTarget(val=node))])
-    tree = pb.ParseResult(version=180004, stmts=[pb.RawStmt(stmt=pb.Node(select_stmt=select))])
-    text: str = postgast.deparse(tree)
-    return text.removeprefix("SELECT ")
-
-
 def string(text: str) -> Any:
     """A name's node."""
     return pb.Node(string=pb.String(sval=text))

@@ -14,7 +14,7 @@ from services.verifier.execution import Failure, Limits, Outcome, execute
 from services.verifier.gold_plan import GoldPlan
 from services.verifier.profiles.standard import STANDARD
 from services.verifier.sandbox.protocol import MAIN_SEED, BundleFaulty, Role, SandboxDriver
-from services.verifier.sandbox.session import PINNED, Sessions
+from services.verifier.sandbox.session import PINNED, Sessions, login_options
 from services.verifier.suites.catalog import Connection, read_rows, read_tables, table_identifier
 from services.verifier.suites.generation import Draft
 from services.verifier.suites.tables import Contents, Row, Table
@@ -77,7 +77,7 @@ class Workbench:
             host=self._cluster.host,
             user=user,
             dbname=self._cluster.database(seed),
-            options=" ".join(f"-c {name}={value.replace(' ', chr(92) + ' ')}" for name, value in options.items()),
+            options=login_options(options),
         )
 
     def read_tables(self, written: Mapping[str, Sequence[str]] | None = None) -> list[Table]:

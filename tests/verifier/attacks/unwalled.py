@@ -5,7 +5,6 @@ import contextlib
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -135,12 +134,3 @@ def stops_parser(sql: str) -> str:
         return ""
     last = done.stderr.decode(errors="replace").strip().splitlines()[-1:]
     return f"ends with {done.returncode}: {' '.join(last)[:80]}"
-
-
-@contextlib.contextmanager
-def opened_unwalled(folder: Path) -> Iterator[Unwalled]:
-    unwalled = Unwalled(folder)
-    try:
-        yield unwalled
-    finally:
-        unwalled.close()

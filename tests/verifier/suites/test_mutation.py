@@ -70,6 +70,8 @@ ORDERED = "SELECT x FROM a ORDER BY x"
         (Kind.NEGATION, "FROM a WHERE x IN (1, 2)", ["FROM a WHERE x NOT IN (1, 2)"]),
         (Kind.NEGATION, "FROM a WHERE x", ["FROM a WHERE NOT x"]),
         (Kind.LITERAL, "FROM a WHERE x = 0.5", ["FROM a WHERE x = 0.4", "FROM a WHERE x = 0.6"]),
+        (Kind.LITERAL, "FROM a WHERE x < 2147483647", ["FROM a WHERE x < 2147483646"]),
+        (Kind.LIMIT, "FROM a LIMIT 2147483647", ["FROM a LIMIT 2147483646", "FROM a"]),
         (Kind.LITERAL, "FROM author WHERE name = 'Bo'", ["FROM author WHERE name = 'Ada'"]),
         (
             Kind.LITERAL,

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 
 import psycopg
 
-from shared.bundle_from_sql import key_order
-from shared.live_connection import Live
-from shared.live_schema import LiveColumn, LiveTable, Reference
+from shared.bundles.from_sql import key_order
+from shared.bundles.live_connection import Live
+from shared.bundles.live_schema import LiveColumn, LiveTable, Reference
 
 Cells = dict[str, str | None]
 """Column to value as text."""
@@ -112,11 +112,11 @@ class Sampler:
         lot = f"pg_catalog.md5({self._bounds.seed}::text || {self._identity(table)})"
         if table.rows <= SCANNED_ROWS:
             return self._read(
-                table, f"SELECT {self._list(table)} FROM {table.from_sql} t ORDER BY {lot} LIMIT {2 * quota}"
+                table, f"SELECT {self._list(table)} FROM {_escaped(table.from_sql)} t ORDER BY {lot} LIMIT {2 * quota}"
             )
         percent = min(100.0, 100.0 * max(PAGES_ROWS, 4 * quota) / table.rows)
         while True:
-            part = f"{table.from_sql} t TABLESAMPLE SYSTEM ({percent:.6f}) REPEATABLE ({self._bounds.seed})"
+            part = f"{_escaped(table.from_sql)} t TABLESAMPLE SYSTEM ({percent:.6f}) REPEATABLE ({self._bounds.seed})"
             found = self._read(table, f"SELECT {self._list(table)} FROM {part} ORDER BY {lot} LIMIT {2 * quota}")
             if len(found) >= quota or percent >= 5.0:  # pages were empty: the estimate is old
                 return found
@@ -133,10 +133,10 @@ class Sampler:
             return []
         key = max(usable, key=lambda key: (self._tables[key.target].rows, [column.name for column in key.columns]))
         parents = [tuple(row[name] for name in key.target_columns) for row in self._lots(key.target)]
-        where = " AND ".join(f"t.{column.sql} = k.c{n}" for n, column in enumerate(key.columns))
+        where = " AND ".join(f"t.{_sql(column)} = k.c{n}" for n, column in enumerate(key.columns))
         query = (
             f"SELECT x.* FROM {_unnested(key.columns)} CROSS JOIN LATERAL "
-            f"(SELECT {self._list(table)} FROM {table.from_sql} t WHERE {where} LIMIT {ROWS_PER_PARENT}) x"
+            f"(SELECT {self._list(table)} FROM {_escaped(table.from_sql)} t WHERE {where} LIMIT {ROWS_PER_PARENT}) x"
         )
         return self._read(table, query, parents[: max(1, quota * 2 // 3)])[: max(1, quota * 3 // 4)]
 
@@ -155,8 +155,8 @@ class Sampler:
 
     def _by_key(self, target: LiveTable, key: Reference, wanted: Sequence[tuple[str, ...]]) -> list[tuple[str, Cells]]:
         columns = [next(c for c in target.columns if c.name == name) for name in key.target_columns]
-        where = " AND ".join(f"t.{column.sql} = k.c{n}" for n, column in enumerate(columns))
-        query = f"SELECT {self._list(target)} FROM {_unnested(columns)} JOIN {target.from_sql} t ON {where}"
+        where = " AND ".join(f"t.{_sql(column)} = k.c{n}" for n, column in enumerate(columns))
+        query = f"SELECT {self._list(target)} FROM {_unnested(columns)} JOIN {_escaped(target.from_sql)} t ON {where}"
         return self._read(target, query, wanted)
 
     def _wanted(self, table: LiveTable, key: Reference) -> set[tuple[str, ...]]:
@@ -213,7 +213,7 @@ class Sampler:
         """What tells a row from others: its key, or its place, which a snapshot keeps."""
         if table.primary_key:
             key = [next(c for c in table.columns if c.name == name) for name in table.primary_key]
-            return " || '/' || ".join(f"t.{column.sql}::text" for column in key)
+            return " || '/' || ".join(f"t.{_sql(column)}::text" for column in key)
         return "t.tableoid::text || t.ctid::text"
 
     def _list(self, table: LiveTable) -> str:
@@ -230,7 +230,7 @@ class Sampler:
             [None] if keys is None else [keys[n : n + KEYS_PER_QUERY] for n in range(0, len(keys), KEYS_PER_QUERY)]
         )
         for batch in batches:
-            parameters = None if batch is None else [list(values) for values in zip(*batch, strict=True)]
+            parameters = [list(values) for values in zip(*batch or (), strict=True)]
             try:
                 with self._live.connection.transaction():
                     rows = self._live.connection.execute(query.encode(), parameters).fetchall()
@@ -243,18 +243,27 @@ class Sampler:
 
 def _as_text(column: LiveColumn) -> str:
     """The value as text, cut where it is very long."""
-    text, reference = f"t.{column.sql}::text", f"t.{column.sql}"
+    text, reference = f"t.{_sql(column)}::text", f"t.{_sql(column)}"
     if column.is_number or column.is_boolean:
-        return f"{text} AS {column.sql}"
+        return f"{text} AS {_sql(column)}"
     if column.base_type in _CUT_TYPES:
-        return f"pg_catalog.left({text}, {LONGEST_VALUE}) AS {column.sql}"
+        return f"pg_catalog.left({text}, {LONGEST_VALUE}) AS {_sql(column)}"
     if column.base_type == "bytea":
-        return f"pg_catalog.substring({reference}, 1, {LONGEST_VALUE // 2})::text AS {column.sql}"
+        return f"pg_catalog.substring({reference}, 1, {LONGEST_VALUE // 2})::text AS {_sql(column)}"
     if column.not_null:
-        return f"{text} AS {column.sql}"
-    return f"CASE WHEN pg_catalog.length({text}) <= {LONGEST_VALUE} THEN {text} END AS {column.sql}"
+        return f"{text} AS {_sql(column)}"
+    return f"CASE WHEN pg_catalog.length({text}) <= {LONGEST_VALUE} THEN {text} END AS {_sql(column)}"
+
+
+def _sql(column: LiveColumn) -> str:
+    return _escaped(column.sql)
+
+
+def _escaped(text: str) -> str:
+    """As psycopg takes it beside `%s`."""
+    return text.replace("%", "%%")
 
 
 def _unnested(columns: Sequence[LiveColumn]) -> str:
-    arrays = ", ".join(f"%s::text[]::{column.type_sql}[]" for column in columns)
+    arrays = ", ".join(f"%s::text[]::{_escaped(column.type_sql)}[]" for column in columns)
     return f"ROWS FROM (unnest({arrays})) AS k({', '.join(f'c{n}' for n in range(len(columns)))})"

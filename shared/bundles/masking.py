@@ -14,7 +14,7 @@ import secrets
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from shared.personal import EMBEDDED, PersonalKind, kind_by_name
+from shared.bundles.personal import EMBEDDED, PersonalKind, kind_by_name
 
 _VOWELS: Final = "aeiou"
 _CONSONANTS: Final = "bcdfghjklmnpqrstvwz"
@@ -24,6 +24,8 @@ BIRTH_SHIFT_DAYS: Final = 180
 """A birth date moves by at most so much, either way: ages stay about right."""
 _ELEMENT: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[^,{}"]+')
 _LARGEST: Final = {"int2": 2**15, "int4": 2**31, "int8": 2**63}
+_FIXED: Final = ("date", "timestamp", "timestamptz", "inet", "cidr", "macaddr", "macaddr8", "uuid", "bytea")
+"""Types whose values no digit can be appended to: two alike, or one as it was, rather than rows that do not load."""
 
 
 class Masker:
@@ -36,25 +38,28 @@ class Masker:
 
     def column(self, kind: PersonalKind, type_name: str) -> Callable[[str], str]:
         """How values of a column are masked. `type_name` as pg_type has it; an array's elements are masked each."""
-        limit = _LARGEST.get(type_name)
         if type_name.startswith("_"):
-            return lambda value: _ELEMENT.sub(lambda found: self._element(kind, found[0]), value)
+            element = type_name.removeprefix("_")
+            return lambda value: _ELEMENT.sub(lambda found: self._element(kind, found[0], element), value)
         if type_name in ("json", "jsonb"):
             return self._json
         if kind is PersonalKind.EMBEDDED:
             return self._embedded
-        return lambda value: self.value(kind, value, limit)
+        return lambda value: self.value(kind, value, type_name)
 
-    def value(self, kind: PersonalKind, value: str, limit: int | None = None) -> str:
-        """The pseudonym of one value; `limit`: numbers stay below."""
+    def value(self, kind: PersonalKind, value: str, type_name: str = "text") -> str:
+        """The pseudonym of one value, which the type takes."""
         if not value.strip():
             return value
         if (kind, value) in self._given:
             return self._given[kind, value]
+        limit = _LARGEST.get(type_name)
         taken = self._taken.setdefault(kind, set())
         for attempt in itertools.count():
             masked = self._pseudonym(kind, value, attempt)
             if attempt >= _ATTEMPTS:
+                if type_name in _FIXED:
+                    break
                 masked += str(attempt)
             fits = limit is None or int(masked) < limit
             if masked != value and masked.lower() not in taken and fits:
@@ -81,7 +86,7 @@ class Masker:
             return _shifted(value, stream)
         if kind is PersonalKind.NETWORK:
             return _network(value, stream)
-        if re.fullmatch(r"(\\x)?[0-9a-f-]{16,}", value):
+        if re.fullmatch(r"\\x[0-9a-f]*|(?=.*[a-f])[0-9a-f-]{16,}", value):
             prefix = "\\x" if value.startswith("\\x") else ""
             return prefix + re.sub("[0-9a-f]", lambda _: f"{next(stream) % 16:x}", value.removeprefix("\\x"))
         kept = 2 if kind is PersonalKind.ACCOUNT and value[:2].isalpha() else 0  # an IBAN's country
@@ -93,12 +98,13 @@ class Masker:
         name = _scrambled("".join(re.findall("[A-Za-z]", domain)) or "mail", self._stream("domain", domain.lower()))
         return f"{name.lower()[: max(len(domain) - 5, 1)]}.test"
 
-    def _element(self, kind: PersonalKind, element: str) -> str:
+    def _element(self, kind: PersonalKind, element: str, type_name: str) -> str:
         if element == "NULL":
             return element
         quote = '"' if element.startswith('"') else ""
         bare = element.strip('"')
-        return quote + (self._embedded(bare) if kind is PersonalKind.EMBEDDED else self.value(kind, bare)) + quote
+        embedded = kind is PersonalKind.EMBEDDED
+        return quote + (self._embedded(bare) if embedded else self.value(kind, bare, type_name)) + quote
 
     def _embedded(self, text: str) -> str:
         for kind, pattern in EMBEDDED:
@@ -115,6 +121,8 @@ class Masker:
             return [self._leaves(value, kind) for value in node]
         if isinstance(node, str):
             return self._embedded(node) if kind is None else self.value(kind, node)
+        if isinstance(node, int) and not isinstance(node, bool) and kind is not None:
+            return int(re.sub(r"\D", "", self.value(kind, str(node))))
         return node
 
 
@@ -135,22 +143,32 @@ def _other(character: str, stream: Iterator[int]) -> str:
 
 def _shifted(value: str, stream: Iterator[int]) -> str:
     """The date at the start of the text, some days off; text that begins with none is scrambled."""
+    if value.endswith("infinity"):
+        return value
     try:
         date = datetime.date.fromisoformat(value[:10])
     except ValueError:
         return _scrambled(value, stream)
     days = (next(stream) * 256 + next(stream)) % (2 * BIRTH_SHIFT_DAYS + 1) - BIRTH_SHIFT_DAYS
-    return (date + datetime.timedelta(days=days)).isoformat() + value[10:]
+    shift = datetime.timedelta(days=days)
+    try:
+        moved = date + shift
+    except OverflowError:  # the first or last date there is, as some write "unknown"
+        moved = date - shift
+    return moved.isoformat() + value[10:]
 
 
 def _network(value: str, stream: Iterator[int]) -> str:
     """A private address of the same family, or a private network of the same size."""
-    address, slash, bits = value.partition("/")
-    if re.fullmatch(r"(\d{1,3}\.){3}\d{1,3}", address):
-        masked = f"10.{next(stream)}.{next(stream)}.{next(stream)}{slash}{bits}"
-        return str(ipaddress.ip_network(masked, strict=False)) if slash else masked
-    if re.fullmatch(r"([0-9A-Fa-f]{2}[:-]){5}[0-9A-Fa-f]{2}", value):
+    if re.fullmatch(r"([0-9A-Fa-f]{2}[:-]){5,7}[0-9A-Fa-f]{2}", value):
         return "02" + re.sub("[0-9A-Fa-f]", lambda _: f"{next(stream) % 16:x}", value[2:])
-    if ":" in address:
-        return "fd00:" + ":".join(f"{next(stream):02x}{next(stream):02x}" for _ in range(7)) + slash + bits
-    return _scrambled(value, stream)
+    try:
+        version = ipaddress.ip_interface(value).version
+    except ValueError:
+        return _scrambled(value, stream)
+    if version == 4:
+        masked = f"10.{next(stream)}.{next(stream)}.{next(stream)}"
+    else:
+        masked = "fd00:" + ":".join(f"{next(stream):02x}{next(stream):02x}" for _ in range(7))
+    _, slash, bits = value.partition("/")
+    return str(ipaddress.ip_network(f"{masked}/{bits}", strict=False)) if slash else masked

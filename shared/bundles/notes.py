@@ -5,9 +5,9 @@ from collections.abc import Mapping
 
 import postgast
 
+from shared.bundles.sql_statements import nodes, statements
 from shared.seed_rows import Row, rows_of
 from shared.sql import relation_name
-from shared.sql_statements import nodes, statements
 
 DESCRIBED = {nodes.CONSTR_NOTNULL, nodes.CONSTR_PRIMARY, nodes.CONSTR_IDENTITY, nodes.CONSTR_GENERATED}
 """A column with one of these needs no word on NULL."""

@@ -4,7 +4,7 @@ from typing import Final, Literal
 
 import postgast
 
-from shared.sql_statements import Statement, nodes
+from shared.bundles.sql_statements import Statement, nodes
 
 Part = Literal["schema", "seed", "dropped", "refused"]
 

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import postgast
 
-from shared.bundle_notes import table_columns, undescribed_columns
+from shared.bundles.notes import table_columns, undescribed_columns
+from shared.bundles.personal import Finding, personal_kind
+from shared.bundles.sql_statements import nodes, statements
 from shared.domain import Bundle
-from shared.personal import Finding, personal_kind
 from shared.seed_rows import rows_of
 from shared.sql import relation_name
-from shared.sql_statements import nodes, statements
 
 CHARACTERS_PER_TOKEN = 3.5
 """Of schemas and notes in English under the tokenizers of current open models: 3 to 4. Only an estimate."""

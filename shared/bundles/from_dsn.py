@@ -7,15 +7,15 @@ from pathlib import Path
 
 import psycopg
 
-from shared.bundle_files import Origin, check_target, write_folder
-from shared.bundle_from_sql import SplitSql, split_sql
-from shared.bundle_parts import LOADABLE_EXTENSIONS
+from shared.bundles.files import Origin, check_target, write_folder
+from shared.bundles.from_sql import SplitSql, split_sql
+from shared.bundles.live_connection import STATEMENT_SECONDS, Live, dump_schema, open_snapshot, table_pattern
+from shared.bundles.live_sample import Bounds, Cells, Sample, Sampler
+from shared.bundles.live_schema import LiveColumn, LiveTable, read_tables
+from shared.bundles.masking import Masker
+from shared.bundles.parts import LOADABLE_EXTENSIONS
+from shared.bundles.personal import Finding, PersonalKind, personal_kind
 from shared.domain import BundleError
-from shared.live_connection import STATEMENT_SECONDS, Live, dump_schema, open_snapshot, table_pattern
-from shared.live_sample import Bounds, Cells, Sample, Sampler
-from shared.live_schema import LiveColumn, LiveTable, read_tables
-from shared.masking import Masker
-from shared.personal import Finding, PersonalKind, personal_kind
 from shared.sql import literal
 
 _NUMBER = re.compile(r"-?\d+(\.\d+)?")

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from shared.bundle_notes import notes_skeleton
+from shared.bundles.notes import notes_skeleton
+from shared.bundles.personal import Finding
 from shared.domain import BundleError, DomainSettings
-from shared.personal import Finding
 
 
 @dataclass(frozen=True)

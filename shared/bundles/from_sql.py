@@ -12,12 +12,12 @@ from typing import Any, Final
 
 import postgast
 
-from shared.bundle_files import Origin, write_folder
-from shared.bundle_parts import counts_on, part_of, why_refused
+from shared.bundles.files import Origin, write_folder
+from shared.bundles.parts import counts_on, part_of, why_refused
+from shared.bundles.sql_dump import plain_sql
+from shared.bundles.sql_statements import Statement, nodes, statements, without_public
 from shared.domain import BundleError
 from shared.sql import identifier, relation_name
-from shared.sql_dump import plain_sql
-from shared.sql_statements import Statement, nodes, statements, without_public
 
 UNCHECKED_BODIES: Final = "SET check_function_bodies = false;\n"
 """Before the first function: its body may name tables that come later, as it may in a dump."""

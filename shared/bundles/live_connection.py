@@ -5,10 +5,11 @@ to `pg_dump`'s environment; never to an argument list, a log, a bundle or an err
 """
 
 import os
+import re
 import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import psycopg
 from psycopg import pq, sql
@@ -19,6 +20,7 @@ from shared.embedded_postgres import PostgresUnavailable, program
 
 STATEMENT_SECONDS = 30
 LOCK_SECONDS = 5
+DUMP_SECONDS = 300
 _CONNECT_SECONDS = 15
 _SESSION = {
     "DateStyle": "ISO, YMD",
@@ -43,9 +45,9 @@ class Live:
     """An open snapshot."""
 
     connection: psycopg.Connection
-    environment: dict[str, str]
+    environment: dict[str, str] = field(repr=False)
     """libpq's variables that lead a child to the same database."""
-    secrets: tuple[str, ...]
+    secrets: tuple[str, ...] = field(repr=False)
     snapshot: str | None
     """For other sessions to see the same; None where the server exports none."""
 
@@ -58,7 +60,10 @@ def given_dsn(value: str) -> str:
     """The connection string that an option's value stands for: itself, or `env:NAME`'s value. Raises BundleError."""
     if not value.startswith("env:"):
         return value
-    found = os.environ.get(value.removeprefix("env:"))
+    name = value.removeprefix("env:")
+    if not re.fullmatch(r"\w+", name):
+        raise BundleError("--from-dsn env: takes a variable's name, and no connection string (it is not shown here)")
+    found = os.environ.get(name)
     if not found:
         raise BundleError(f"--from-dsn {value}: the environment has no such variable: export it first")
     return found
@@ -74,6 +79,11 @@ def open_snapshot(dsn: str, statement_seconds: float = STATEMENT_SECONDS) -> Ite
             "--from-dsn is no connection string: postgresql://user@host/database, `host=… dbname=…`, `service=…`, or "
             "env:NAME (it is not shown here: it may hold a password)"
         ) from None
+    if dsn.startswith(("postgres://", "postgresql://")) and "@" in f"{given.get('host')}{given.get('dbname')}":
+        raise BundleError(
+            "--from-dsn: its host or database holds an `@`, as when a password is not escaped: write `@`, `:` and `/` "
+            "in a password as %40, %3A and %2F, or give `host=… dbname=…` (it is not shown here)"
+        )
     passwords = [given.get("password"), given.get("sslpassword"), os.environ.get("PGPASSWORD")]
     secrets = tuple(str(password) for password in passwords if password)
     try:
@@ -83,10 +93,15 @@ def open_snapshot(dsn: str, statement_seconds: float = STATEMENT_SECONDS) -> Ite
     with connection:
         connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
         connection.read_only = True
+        secrets = tuple({*secrets, connection.info.password} - {""})
         settings = _SESSION | {"statement_timeout": f"{int(statement_seconds * 1000)}ms"}
-        for name, value in settings.items():
-            connection.execute(sql.SQL("SET LOCAL {} = {}").format(sql.Identifier(name), sql.Literal(value)))
-        yield Live(connection, _environment(dsn), secrets, _exported(connection))
+        try:
+            for name, value in settings.items():
+                connection.execute(sql.SQL("SET LOCAL {} = {}").format(sql.Identifier(name), sql.Literal(value)))
+            live = Live(connection, _environment(dsn), secrets, _exported(connection))
+        except psycopg.Error as error:
+            raise BundleError(f"--from-dsn: {_quiet(str(error).strip(), secrets)}") from None
+        yield live
         connection.rollback()
 
 
@@ -104,7 +119,11 @@ def dump_schema(live: Live, section: str, schemas: Sequence[str], left_out: Sequ
         *(f"--exclude-table-and-children={name}" for name in left_out),
     ]
     try:
-        done = subprocess.run(argv, env=_child_environment(live), capture_output=True, timeout=300, check=False)
+        done = subprocess.run(
+            argv, env=_child_environment(live), capture_output=True, timeout=DUMP_SECONDS, check=False
+        )
+    except subprocess.TimeoutExpired:
+        raise BundleError(f"pg_dump took longer than {DUMP_SECONDS} s for the schema: narrow it by --schema") from None
     except (OSError, PostgresUnavailable) as error:
         raise BundleError(f"--from-dsn needs pg_dump, which comes with embedded-postgres: {error}") from error
     if done.returncode != 0:
@@ -147,6 +166,6 @@ def _child_environment(live: Live) -> dict[str, str]:
 
 
 def _quiet(text: str, secrets: Sequence[str]) -> str:
-    for secret in secrets:
+    for secret in sorted(secrets, key=len, reverse=True):  # one may be a part of another
         text = text.replace(secret, "***")
     return text
