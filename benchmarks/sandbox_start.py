@@ -21,10 +21,11 @@ from support.grpo_mix import shop
 from support.running_verifier import temporary_folder
 
 from services.verifier.execution import Limits
+from services.verifier.sandbox.loading import database_names
 from services.verifier.sandbox.local import LocalCluster, LocalDriver
 from services.verifier.sandbox.protocol import MAIN_SEED, Role
 from services.verifier.sandbox.session import Sessions
-from services.verifier.sandbox.template import database_names, folder_bytes
+from services.verifier.sandbox.template import folder_bytes
 from services.verifier.sandboxes import RunningSandbox
 from shared.domain import Bundle
 from shared.embedded_postgres import program, unprivileged

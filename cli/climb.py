@@ -112,6 +112,8 @@ class Climb:
                 # by batch: a group whose rewards only tell a failing query from a wrong one should not count like one
                 # that tells right from wrong; falling: single batches are noisy
                 *("--schedule", "linear", "--advantages", "batch", "--seed", str(self._seed)),
+                # in turn: engine and learner share the cores; no refills: the band lasts for one pass of these steps
+                *("--run-ahead", "0", "--refills", "0"),
             )
             self._call("serve", after)
             self._call(*evaluate, "--id", self._id("after"), "--policy", after)

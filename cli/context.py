@@ -108,7 +108,10 @@ def command(function: Callable[Parameters, Coroutine[Any, Any, None]]) -> Callab
 
     @functools.wraps(function)
     def run(*args: Parameters.args, **kwargs: Parameters.kwargs) -> None:
-        asyncio.run(function(*args, **kwargs))
+        try:
+            asyncio.run(function(*args, **kwargs))
+        except KeyboardInterrupt as interrupt:  # typer would end without a word
+            raise SystemExit(exit_code(interrupt)) from interrupt
 
     return run
 
@@ -137,6 +140,11 @@ def exit_code(error: BaseException) -> int | None:
 def say(text: str) -> None:
     """One line for the user, at once."""
     print(text, flush=True)
+
+
+def say_note(text: str) -> None:
+    """One line on standard error that stops nothing."""
+    print(f"note: {text}", file=sys.stderr, flush=True)
 
 
 def say_error(text: str) -> None:

@@ -4,10 +4,11 @@ import sys
 
 import typer
 
-from cli.commands import domains, policy, rows, serving, tasks, training
+from cli.commands import adapters, domains, policy, rows, serving, tasks, training
 from cli.commands.author import author
 from cli.commands.demo import demo
-from cli.commands.sampling import band, delta, report, sample, void
+from cli.commands.measuring import band, delta, report, void
+from cli.commands.sampling import control, sample
 from cli.commands.stack import down, status, up
 from cli.commands.training import train
 from cli.commands.verify import verify
@@ -19,15 +20,16 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for function in (up, down, status, author, sample, report, void, band, train, delta, verify, demo):
+for function in (up, down, status, author, sample, control, report, void, band, train, delta, verify, demo):
     app.command()(function)
 app.command()(serving.serve)
+app.command()(serving.promote)
 app.add_typer(domains.app, name="domain")
 app.add_typer(tasks.app, name="tasks")
 app.add_typer(rows.app, name="rows")
 app.add_typer(policy.app, name="policy")
 app.add_typer(training.app, name="runs")
-app.add_typer(serving.app, name="adapters")
+app.add_typer(adapters.app, name="adapters")
 
 
 def main() -> None:

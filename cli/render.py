@@ -13,9 +13,9 @@ WIDTH = 240
 
 
 def console() -> Console:
-    """A console that does not wrap tables when piped."""
-    found = Console()
-    return found if found.is_terminal else Console(width=WIDTH)
+    """A console that does not wrap tables when piped, and prints questions and SQL as they stand."""
+    found = Console(markup=False, emoji=False)
+    return found if found.is_terminal else Console(markup=False, emoji=False, width=WIDTH)
 
 
 def plain_table(*titles: str) -> Table:
@@ -34,7 +34,8 @@ def interval(estimate: Estimate, signed: bool = False) -> str:
 
 REPORT_TITLES = (
     *("sampling", "policy", "slice", "tasks", "pass@1 [95 %]", "pass@k", "pass^k", "headroom", "wrong", "no SQL"),
-    *("error", "refused", "timeout", "cut", "thought", "distinct", "tokens", "short", "unscorable", "detectable"),
+    *("error", "by SQLSTATE class", "refused", "timeout", "cut", "thought", "distinct", "tokens", "seconds"),
+    *("short", "if failed", "unscorable", "detectable"),
 )
 
 
@@ -50,16 +51,23 @@ def report_cells(reports: list[Report]) -> list[tuple[str, ...]]:
             f"{line.pass_at_k.value:.3f}",
             f"{line.pass_hat_k.value:.3f}",
             f"{line.headroom:.3f}",
-            *(f"{share:.3f}" for share in (line.mismatch, line.no_sql, line.sql_error, line.refused, line.timeout)),
-            *(f"{share:.3f}" for share in (line.cut, line.thought, line.distinct)),
+            *(f"{share:.3f}" for share in (line.mismatch, line.no_sql, line.sql_error)),
+            _classes(line),
+            *(f"{share:.3f}" for share in (line.refused, line.timeout, line.cut, line.thought, line.distinct)),
             f"{line.median_tokens:.0f}",
+            f"{line.median_sample_ms / 1000:.1f}",
             str(line.short_tasks),
+            f"{line.pass_at_1_short_failed:.3f}",
             str(line.unscorable),
             f"±{line.detectable_effect:.3f}",
         )
         for found in reports
         for line in found.lines
     ]
+
+
+def _classes(line: ReportLine) -> str:
+    return " ".join(f"{name}:{share:.3f}" for name, share in line.sql_error_classes.items()) or "-"
 
 
 def report_table(reports: list[Report]) -> None:
@@ -93,6 +101,8 @@ def _flat(found: Report, line: ReportLine) -> dict[str, object]:
     for name, value in line:
         if isinstance(value, Estimate):
             flat |= {name: value.value, f"{name}_low": value.low, f"{name}_high": value.high}
+        elif name == "sql_error_classes":
+            flat[name] = _classes(line)
         else:
             flat[name] = value
     return flat
@@ -121,3 +131,21 @@ def delta_table(found: Delta) -> None:
     out.print(
         f"verdict: {found.verdict}{times}. {found.sentence} (smallest detectable effect ±{found.detectable_effect:.3f})"
     )
+
+
+FLIPS_SHOWN = 10
+"""Each way; the JSON has all."""
+
+
+def flip_table(found: Delta) -> None:
+    """Tasks whose pass rate changed by half or more, both ways."""
+    gained = [flip for flip in found.flips if flip.after > flip.before]
+    lost = [flip for flip in found.flips if flip.after < flip.before]
+    table = plain_table("", "task", "before", "after", "question")
+    for word, flips in (("gained", gained), ("lost", lost)):
+        for flip in flips[:FLIPS_SHOWN]:
+            table.add_row(word, flip.task_id, f"{flip.before:.2f}", f"{flip.after:.2f}", flip.question)
+    out = console()
+    out.print(f"flipped: {len(gained)} gained, {len(lost)} lost")
+    if found.flips:
+        out.print(table)

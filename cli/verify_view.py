@@ -2,11 +2,11 @@
 
 from collections import Counter
 
-from rich.markup import escape
 from rich.text import Text
 
 from cli.render import console, plain_table
 from cli.verify_lines import NumberedItem
+from shared.contracts.measuring import Replay
 from shared.contracts.verifier import Explanation, ResultPreview, Status, Verdict
 
 
@@ -31,8 +31,24 @@ def summary(statuses: Counter[Status], faults: int) -> str:
 
 def explanation_view(numbered: NumberedItem, verdict: Verdict, found: Explanation) -> None:
     """The first difference, then both results as they are on the seed where it lies."""
+    console().print(f"\n{numbered.label}: {verdict.status}: {found.difference}", highlight=False)
+    _both_results(found)
+
+
+def replay_view(found: Replay) -> None:
+    """A recorded verdict taken again, with both results and the first difference."""
     out = console()
-    out.print(f"\n{numbered.label}: {verdict.status}: {found.difference}", markup=False, highlight=False)
+    again = "again" if found.verdict.status == found.recorded else "NOW"
+    out.print(f"row {found.row_id} of {found.sampling_id}, task {found.task_id}: {found.question}", highlight=False)
+    out.print(f"recorded {found.recorded}, {again} {found.verdict.status}: {found.verdict.reason}", highlight=False)
+    out.print(f"sql: {found.verdict.sql}", highlight=False)
+    if found.explanation is not None:
+        out.print(f"difference: {found.explanation.difference}", highlight=False)
+        _both_results(found.explanation)
+
+
+def _both_results(found: Explanation) -> None:
+    out = console()
     out.print(f"on seed {found.seed}, the gold:", highlight=False)
     _result(found.gold)
     out.print("the candidate:", highlight=False)
@@ -42,9 +58,9 @@ def explanation_view(numbered: NumberedItem, verdict: Verdict, found: Explanatio
 def _result(preview: ResultPreview) -> None:
     out = console()
     if preview.error is not None:
-        out.print(f"  {preview.error}", markup=False, highlight=False)
+        out.print(f"  {preview.error}", highlight=False)
         return
-    table = plain_table(*map(escape, preview.columns))
+    table = plain_table(*preview.columns)
     for row in preview.rows:
         table.add_row(*(Text("NULL" if value is None else value) for value in row))
     out.print(table)

@@ -2,9 +2,13 @@
 
 import hashlib
 import json
+import secrets
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import fsspec
 from safetensors import SafetensorError, safe_open
@@ -14,8 +18,19 @@ MAXIMUM_ADAPTER_BYTES = 2 * 1024**3
 """An adapter of rank 64 on a 70B model stays under this; anything larger is not an adapter."""
 
 
+SCHEMES = ("file", "s3", "s3a", "gs", "gcs", "az", "abfs", "http", "https", "hf")
+"""Stores an adapter may come from."""
+
+COPY_BYTES = 4 * 1024**2
+"""Read from a store at once."""
+
+
 class ArtifactError(ValueError):
     """An artifact is missing, too large or not what it claims to be."""
+
+
+class StoreUnavailable(ArtifactError):
+    """The store did not answer: the same call may work later."""
 
 
 def adapter_digest(folder: Path) -> str:
@@ -61,23 +76,97 @@ def publish_folder(source: Path, store: str, *parts: str) -> str:
     return str(filesystem.unstrip_protocol(target))
 
 
+def store_file(source: Path, store: str, *parts: str) -> str:
+    """Copy one file into the artifact store under `parts`, where it appears whole; its URI."""
+    filesystem, root = fsspec.core.url_to_fs(store)
+    target = "/".join([root.rstrip("/"), *parts])
+    if not filesystem.exists(target):
+        filesystem.makedirs(filesystem._parent(target), exist_ok=True)
+        temporary = f"{target}.{secrets.token_hex(4)}.partial"
+        filesystem.put_file(str(source), temporary)
+        filesystem.mv(temporary, target)
+    return str(filesystem.unstrip_protocol(target))
+
+
 def fetch_adapter(uri: str, destination: Path) -> Path:
     """Copy an adapter's two files from the store into `destination`, which appears by rename.
 
-    Raises ArtifactError when a file is missing or too large.
+    Raises ArtifactError when a file is missing or too large, StoreUnavailable when the store does not answer.
     """
-    try:
-        filesystem, root = fsspec.core.url_to_fs(uri)
-        sizes = [filesystem.size(f"{root}/{name}") for name in ADAPTER_FILES]
-    except (OSError, ValueError, ImportError) as error:
-        raise ArtifactError(f"{uri} is no adapter folder: it needs {' and '.join(ADAPTER_FILES)} ({error})") from error
-    if sum(size or 0 for size in sizes) > MAXIMUM_ADAPTER_BYTES:
-        raise ArtifactError(f"{uri} holds {sum(size or 0 for size in sizes)} bytes: no adapter is that large")
     temporary = destination.with_name(destination.name + ".partial")
     shutil.rmtree(temporary, ignore_errors=True)
     temporary.mkdir(parents=True)
-    for name in ADAPTER_FILES:
-        filesystem.get_file(f"{root}/{name}", str(temporary / name))
-    shutil.rmtree(destination, ignore_errors=True)
-    temporary.rename(destination)
+    try:
+        with _store(uri) as (filesystem, root):
+            remaining = MAXIMUM_ADAPTER_BYTES
+            for name in ADAPTER_FILES:
+                try:
+                    remaining -= _copy(filesystem, f"{root}/{name}", temporary / name, remaining)
+                except FileNotFoundError as error:
+                    if _is_outage(error):
+                        raise
+                    raise ArtifactError(f"{uri} is no adapter folder: {_missing(filesystem, root, name)}") from error
+        shutil.rmtree(destination, ignore_errors=True)
+        temporary.rename(destination)
+    except BaseException:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise
     return destination
+
+
+def fetch_file(uri: str, destination: Path) -> None:
+    """Copy one file from the store. Raises as `fetch_adapter`."""
+    with _store(uri) as (filesystem, path):
+        if not filesystem.isfile(path):
+            raise ArtifactError(f"{uri} is no file")
+        _copy(filesystem, path, destination, MAXIMUM_ADAPTER_BYTES)
+
+
+@contextmanager
+def _store(uri: str) -> Iterator[tuple[fsspec.AbstractFileSystem, str]]:
+    """The file system and path of a URI; what goes wrong inside becomes an ArtifactError, each store has its own."""
+    scheme = uri.partition("://")[0] if "://" in uri else "file"
+    if "::" in uri or scheme not in SCHEMES:
+        raise ArtifactError(f"{uri} cannot be read: an address begins with one of {', '.join(SCHEMES)}")
+    try:
+        filesystem, path = fsspec.core.url_to_fs(uri)
+        if scheme == "file" and not filesystem.exists(path):
+            path = unquote(path)  # as in `Path.as_uri`; fsspec takes and gives paths as they are
+        yield filesystem, path.rstrip("/")
+    except ArtifactError:
+        raise
+    except (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError, ValueError) as error:
+        if not _is_outage(error):
+            raise ArtifactError(f"{uri} cannot be read: {error}") from error
+        raise StoreUnavailable(f"{uri}: its store does not answer ({error.__cause__})") from error
+    except ImportError as error:
+        raise ArtifactError(f"{uri} cannot be read here: {error}; install it, or use another store") from error
+    except Exception as error:
+        raise StoreUnavailable(f"{uri}: its store does not answer ({type(error).__name__}: {error})") from error
+
+
+def _is_outage(error: Exception) -> bool:
+    """fsspec's web store says "not found" of a server that cannot be reached too, and keeps the reason as the cause."""
+    cause = error.__cause__
+    return (
+        isinstance(error, FileNotFoundError) and isinstance(cause, OSError) and not isinstance(cause, FileNotFoundError)
+    )
+
+
+def _missing(filesystem: fsspec.AbstractFileSystem, root: str, name: str) -> str:
+    if filesystem.exists(f"{root}/adapter_model.bin"):
+        return "adapter_model.bin is a pickle, which is never loaded; save with safe_serialization=True"
+    return f"it has no {name}; it needs {' and '.join(ADAPTER_FILES)}"
+
+
+def _copy(filesystem: fsspec.AbstractFileSystem, path: str, target: Path, maximum: int) -> int:
+    """Bytes copied. A store may not know a file's size, or say a wrong one: what arrives is counted."""
+    size = filesystem.size(path)
+    copied = 0
+    if (size or 0) <= maximum:
+        with filesystem.open(path, "rb") as source, target.open("wb") as file:
+            while copied <= maximum and (part := source.read(COPY_BYTES)):
+                copied += file.write(part)
+    if max(size or 0, copied) > maximum:
+        raise ArtifactError(f"{path} has {size or 'more than ' + str(maximum)} bytes: no adapter is that large")
+    return copied

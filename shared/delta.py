@@ -58,6 +58,7 @@ class Side:
     max_tokens: int
     regime: str
     domain: str
+    bundle_digest: str
     profile: str
 
 

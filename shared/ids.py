@@ -11,6 +11,9 @@ BASE_POLICY = "base"
 BASE_DIGEST = "base"
 """Stands where an adapter digest would, when no adapter was applied."""
 
+ENDPOINT_DIGEST = "endpoint"
+"""The same, for a model that somebody else serves."""
+
 _SERVED_NAME = re.compile(r"^(?P<run>.+)-s(?P<step>\d+)-(?P<digest8>[0-9a-f]{8})$")
 
 

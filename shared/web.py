@@ -157,7 +157,9 @@ def needs(scope: Scope) -> Any:
     return Depends(check)
 
 
-def serve(app: FastAPI, service: str, settings: ServiceSettings) -> None:
-    """Run the app until SIGTERM."""
+def serve(app: FastAPI, service: str, settings: ServiceSettings, shutdown_seconds: int = 10) -> None:
+    """Run the app until SIGTERM; requests in flight then have `shutdown_seconds` to end."""
     configure_logging(service, settings.log_level)
-    uvicorn.run(app, host=settings.host, port=settings.port, log_config=None, timeout_graceful_shutdown=10)
+    uvicorn.run(
+        app, host=settings.host, port=settings.port, log_config=None, timeout_graceful_shutdown=shutdown_seconds
+    )

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
 
 from cli.stack.home import TOKEN_SCOPES, free_ports
 from shared.auth import Scope, write_tokens
@@ -37,12 +39,31 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
+class _ByPart(LoadScopeScheduling):
+    """A folder's tests share a worker process and its fixtures; so do all that use the whole stack, wherever they lie.
+
+    The stack's fixture takes minutes and 4 GB: its tests come first, and one worker has them.
+    """
+
+    def _split_scope(self, nodeid: str) -> str:
+        path = Path(nodeid.split("::")[0])
+        return "stack" if on_stack(path) else str(path.parent)
+
+
+def on_stack(path: Path) -> bool:
+    """Whether a test file uses the `stack` fixture, by its name."""
+    return path.parent.name == "climb" or path.stem.endswith("_on_stack")
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:
+    """How `-n` spreads tests."""
+    config.option.loadscopereorder = False
+    return _ByPart(config, log)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Spread over worker processes such that those that share a costly fixture share a worker."""
-    for item in items:
-        on_stack = "stack" in getattr(item, "fixturenames", ())
-        item.add_marker(pytest.mark.xdist_group("stack" if on_stack else item.path.parent.name))
+    """The slowest part first."""
+    items.sort(key=lambda item: not on_stack(item.path))
 
 
 USER_SCOPES = [Scope.SAMPLE, Scope.TRAIN, Scope.AUTHOR]
@@ -52,25 +73,42 @@ USER_SCOPES = [Scope.SAMPLE, Scope.TRAIN, Scope.AUTHOR]
 @pytest.fixture(scope="session")
 def control_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """DSN of the `postgres` database of an embedded control cluster that lives for the session."""
+    with started_control_cluster(tmp_path_factory.mktemp("control")) as dsn:
+        yield dsn
+
+
+@contextlib.contextmanager
+def started_control_cluster(folder: Path) -> Iterator[str]:
+    """DSN of the `postgres` database of an embedded control cluster in this folder."""
     port, password = free_ports(1)[0], secrets.token_hex(16)
     dsn = f"postgresql://sqlclimb:{password}@127.0.0.1:{port}/postgres"
-    folder = tmp_path_factory.mktemp("control")
-    environment = {"SQLCLIMB_DB": dsn, "SQLCLIMB_CONTROL_DATA": str(folder / "data"), "PATH": "/usr/bin:/bin"}
-    with (folder / "log").open("w") as log:
-        argv = [sys.executable, "-m", "shared.control_database"]
-        server = subprocess.Popen(argv, env=environment, stderr=log)
+    server = start_control_server(folder, dsn)
     try:
-        deadline = time.monotonic() + 60
-        while True:
-            with contextlib.suppress(psycopg.OperationalError), psycopg.connect(dsn):
-                break
-            assert server.poll() is None, (folder / "log").read_text()
-            assert time.monotonic() < deadline, "the control database did not start in 60 s"
-            time.sleep(0.1)
         yield dsn
     finally:
-        server.send_signal(signal.SIGINT)  # fast: it ends its sessions
-        server.wait(timeout=30)
+        stop_control_server(server)
+
+
+def start_control_server(folder: Path, dsn: str) -> "subprocess.Popen[bytes]":
+    """The server of an embedded control cluster in this folder (made when absent), once it takes connections."""
+    environment = {"SQLCLIMB_DB": dsn, "SQLCLIMB_CONTROL_DATA": str(folder / "data"), "PATH": "/usr/bin:/bin"}
+    with (folder / "log").open("a") as log:
+        argv = [sys.executable, "-m", "shared.control_database"]
+        server = subprocess.Popen(argv, env=environment, stderr=log)
+    deadline = time.monotonic() + 60
+    while True:
+        with contextlib.suppress(psycopg.OperationalError), psycopg.connect(dsn):
+            return server
+        if server.poll() is not None or time.monotonic() > deadline:
+            server.kill()
+            pytest.fail(f"the control database did not start in 60 s: {(folder / 'log').read_text()}")
+        time.sleep(0.1)
+
+
+def stop_control_server(server: "subprocess.Popen[bytes]") -> None:
+    """Fast: it ends its sessions."""
+    server.send_signal(signal.SIGINT)
+    server.wait(timeout=60)
 
 
 @pytest.fixture

@@ -30,6 +30,7 @@ def make_model(
     layers: int = 2,
     mlp: int = 128,
     head_dim: int = 32,
+    heads: int | None = None,
     vocabulary: int = 512,
     seed: int = 0,
 ) -> Path:
@@ -47,8 +48,8 @@ def make_model(
         hidden_size=hidden,
         intermediate_size=mlp,
         num_hidden_layers=layers,
-        num_attention_heads=hidden // head_dim,
-        num_key_value_heads=max(1, hidden // head_dim // 2),
+        num_attention_heads=heads or hidden // head_dim,
+        num_key_value_heads=max(1, (heads or hidden // head_dim) // 2),
         head_dim=head_dim,
         max_position_embeddings=2048,
         tie_word_embeddings=True,

@@ -1,6 +1,7 @@
 """A load generator that costs little next to what it measures: keep-alive HTTP/1.1, one request at a time."""
 
 import asyncio
+from collections.abc import AsyncIterator
 from types import TracebackType
 from typing import Self
 from urllib.parse import urlsplit
@@ -35,3 +36,14 @@ class LeanConnection:
         if b" 200 " not in status:
             raise RuntimeError(f"{status.decode()}: {content[:300].decode()}")
         return content
+
+    async def stream(self, path: str, body: bytes) -> AsyncIterator[bytes]:
+        """The parts of a chunked answer as they come. Raises RuntimeError for any status but 200."""
+        head = f"POST {path} HTTP/1.1\r\n{self._headers}content-length: {len(body)}\r\n\r\n"
+        self._writer.write(head.encode() + body)
+        answer = await self._reader.readuntil(b"\r\n\r\n")
+        if b" 200 " not in answer.partition(b"\r\n")[0]:
+            raise RuntimeError(answer.decode())
+        while size := int(await self._reader.readuntil(b"\r\n"), 16):
+            yield (await self._reader.readexactly(size + 2))[:-2]
+        await self._reader.readexactly(2)

@@ -1,29 +1,44 @@
-"""`sample`, `report`, `band`, `delta`: measuring a policy."""
+"""`sample` and `control`: a policy, or anybody's model, asked and verified."""
 
-from enum import StrEnum
-from pathlib import Path
+import os
+import re
+from collections.abc import Mapping
 from typing import Annotated
 
 import typer
 
-from cli.context import Connection, command, say
-from cli.curve import draw_reports
+from cli.context import BAD_INPUT, FAILED, Connection, UsageError, command, say, say_error
 from cli.follow import follow, patiently
-from cli.render import delta_table, report_csv, report_markdown, report_table
+from cli.render import delta_table
 from cli.stack.stack import StackError
-from shared.contracts.measuring import BandRequest, DeltaRequest
-from shared.contracts.rollout import Purpose, Regime, Sampling, SamplingParameters, SamplingRequest, SamplingState
+from shared.clients.rollout import RolloutClient
+from shared.contracts.measuring import DeltaRequest, DeltaVerdict
+from shared.contracts.rollout import (
+    EndpointApi,
+    ModelEndpoint,
+    Purpose,
+    Regime,
+    Sampling,
+    SamplingParameters,
+    SamplingRequest,
+    SamplingState,
+)
 from shared.contracts.tasks import Split
 from shared.contracts.verifier import Profile
-from shared.ids import sha256_hex
+from shared.ids import BASE_POLICY, sha256_hex
 
 ENDED = (SamplingState.DONE, SamplingState.CANCELLED, SamplingState.FAILED)
+
+UNMOVED = (DeltaVerdict.NO_CHANGE_DETECTED, DeltaVerdict.WITHIN_EVAL_NOISE)
+"""What a control may say."""
+
+KEY_VARIABLE = typer.Option("--api-key-env", help="environment variable that holds the endpoint's API key")
 
 
 @command
 async def sample(
     domain: Annotated[str, typer.Argument(help="domain whose tasks are sampled")],
-    policy: Annotated[str, typer.Option(help="`base` or RUN@STEP")] = "base",
+    policy: Annotated[str | None, typer.Option(help="`base` (the default) or RUN@STEP")] = None,
     k: Annotated[int, typer.Option("-k", help="samples per task")] = 4,
     split: Annotated[Split, typer.Option()] = Split.HOLDOUT,
     fold: Annotated[int | None, typer.Option(help="only this half (0 or 1) of the split")] = None,
@@ -38,131 +53,138 @@ async def sample(
     prompt: Annotated[str | None, typer.Option(help="`full` or `question`; default from the model's card")] = None,
     profile: Annotated[Profile, typer.Option(help="comparison rule of the verdicts")] = Profile.STANDARD,
     sampling_id: Annotated[str | None, typer.Option("--id", help="the same id again resumes")] = None,
+    endpoint: Annotated[
+        str | None, typer.Option(help="URL of an API elsewhere: sample its --model instead of a policy served here")
+    ] = None,
+    model: Annotated[str | None, typer.Option(help="the model's name at --endpoint")] = None,
+    api: Annotated[EndpointApi, typer.Option(help="what --endpoint speaks")] = EndpointApi.OPENAI,
+    api_key_env: Annotated[str | None, KEY_VARIABLE] = None,
+    concurrency: Annotated[int, typer.Option(help="requests in flight at --endpoint")] = 8,
 ) -> None:
     """Sample and verify K replies a task. Rows are kept as they land; the same command again continues."""
     connection = Connection()
-    model = connection.model()
-    regime = model.regime if prompt is None else Regime.model_validate(model.regime.model_dump() | {"prompt": prompt})
+    elsewhere = _elsewhere(policy, endpoint, model, api, api_key_env, concurrency)
+    regime, budget = _asked_as(connection, elsewhere)
+    regime = regime if prompt is None else Regime.model_validate(regime.model_dump() | {"prompt": prompt})
     parameters = SamplingParameters(
-        k=k, temperature=temperature, top_p=top_p, max_tokens=max_tokens or model.max_tokens, seed=seed
+        k=k, temperature=temperature, top_p=top_p, max_tokens=max_tokens or budget, seed=seed
     )
-    request = SamplingRequest(
-        sampling_id=sampling_id or "pending",
-        purpose=purpose,
-        domain=domain,
-        policy=policy,
-        regime=regime,
-        parameters=parameters,
-        profile=profile,
-        split=split,
-        fold=fold,
-        limit=limit,
+    who = {"policy": policy or BASE_POLICY} if elsewhere is None else {"endpoint": elsewhere}
+    request = SamplingRequest.model_validate(
+        {
+            "sampling_id": sampling_id or "pending",
+            "purpose": purpose,
+            "domain": domain,
+            "regime": regime,
+            "parameters": parameters,
+            "profile": profile,
+            "split": split,
+            "fold": fold,
+            "limit": limit,
+        }
+        | who
     )
     if sampling_id is None:
         digest = sha256_hex(request.model_dump_json())[:8]
-        request = request.model_copy(update={"sampling_id": f"{domain}-{policy}-{digest}"})
+        name = re.sub(r"[^A-Za-z0-9._@-]", "-", f"{domain}-{request.policy}")[:100]
+        request = request.model_copy(update={"sampling_id": f"{name}-{digest}"})
     async with connection.rollout() as client:
-        await patiently(lambda: client.start(request))
-        name = request.sampling_id
-        done = await follow(lambda: client.sampling(name), lambda found: found.state in ENDED, _line)
-        say(f"sampling {name}: {done.state}, {_line(done)}")
-        if done.state != SamplingState.DONE:
-            raise StackError(f"sampling {name} is {done.state}: {done.error}; rows that landed are kept")
+        await carry_out(client, request, api_key(api_key_env))
+
+
+def _elsewhere(
+    policy: str | None, url: str | None, model: str | None, api: EndpointApi, key_variable: str | None, concurrency: int
+) -> ModelEndpoint | None:
+    """The endpoint that the options name, if any. Raises UsageError."""
+    if url is None:
+        if model is not None or key_variable is not None:
+            raise UsageError("--model and --api-key-env are of a model elsewhere: give its URL by --endpoint")
+        return None
+    if model is None:
+        raise UsageError("--endpoint needs --model: which of its models?")
+    if policy is not None:
+        raise UsageError("--policy names what is served here, --endpoint a model elsewhere: give one of them")
+    return ModelEndpoint(
+        url=url.rstrip("/"), model=model, api=api, with_key=key_variable is not None, concurrency=concurrency
+    )
+
+
+def _asked_as(connection: Connection, elsewhere: ModelEndpoint | None) -> tuple[Regime, int]:
+    """Regime and reply budget: those of the model served here, so that a model elsewhere can be compared with it."""
+    try:
+        served = connection.model()
+    except UsageError:
+        if elsewhere is None:
+            raise
+        return Regime(), SamplingParameters().max_tokens
+    thinking = served.regime.thinking and elsewhere is None  # an endpoint's own setting decides there
+    return served.regime.model_copy(update={"thinking": thinking}), served.max_tokens
+
+
+def api_key(variable: str | None) -> str | None:
+    """The key in an environment variable. Raises UsageError when it is not set."""
+    if variable is None:
+        return None
+    if not (key := os.environ.get(variable, "").strip()):
+        raise UsageError(f"--api-key-env {variable}: that variable is not set, or empty")
+    if not (key.isascii() and key.isprintable()):
+        raise UsageError(f"--api-key-env {variable}: its value holds what no API key does (a line break, an accent)")
+    return key
+
+
+async def carry_out(client: RolloutClient, request: SamplingRequest, key: str | None) -> None:
+    """Start a sampling or go on with it, and follow it to its end. Raises StackError unless it is done."""
+    name = request.sampling_id
+
+    async def look() -> Sampling:
+        found = await client.sampling(name)
+        # A coordinator that was started again has lost the key.
+        return await client.start(request, key) if key and found.state is SamplingState.PAUSED else found
+
+    await patiently(lambda: client.start(request, key))
+    done = await follow(look, lambda found: found.state in ENDED, _line)
+    say(f"sampling {name}: {done.state}, {_line(done)}")
+    if done.state != SamplingState.DONE:
+        raise StackError(f"sampling {name} is {done.state}: {done.error}; rows that landed are kept")
+
+
+def _by_reason(samples: Mapping[str, int]) -> str:
+    return ", ".join(f"{reason} {count}" for reason, count in sorted(samples.items())) or "none"
 
 
 def _line(found: Sampling) -> str:
     progress = found.progress
-    lost = ", ".join(f"{reason} {count}" for reason, count in sorted(progress.lost.items())) or "none"
+    rerolled, lost = _by_reason(progress.rerolls), _by_reason(progress.lost)
     eta = "" if progress.eta_seconds is None else f", ETA {progress.eta_seconds:.0f} s"
     why = f" ({found.error})" if found.error else ""
     return (
-        f"{found.state}{why}: {progress.landed}/{progress.wanted} landed, re-rolled {progress.rerolled}, lost {lost}, "
+        f"{found.state}{why}: {progress.landed}/{progress.wanted} landed, re-rolled {rerolled}, lost {lost}, "
         f"{progress.rows_per_second:.1f} rows/s, {progress.tokens_per_second:.0f} tokens/s{eta}"
     )
 
 
-class ReportFormat(StrEnum):
-    """How a report is printed."""
-
-    TEXT = "text"
-    MARKDOWN = "markdown"
-    CSV = "csv"
-    JSON = "json"  # one report a line
-
-
 @command
-async def report(
-    samplings: Annotated[
-        list[str] | None, typer.Argument(help="sampling ids; none: every finished evaluation, oldest first")
-    ] = None,
-    form: Annotated[ReportFormat, typer.Option("--format")] = ReportFormat.TEXT,
-    png: Annotated[Path | None, typer.Option(help="draw pass@1 with its interval over the samplings here")] = None,
+async def control(
+    sampling: Annotated[str, typer.Argument(help="a sampling that is done")],
+    control_id: Annotated[str | None, typer.Option("--id", help="of the second sampling; again resumes")] = None,
+    api_key_env: Annotated[str | None, KEY_VARIABLE] = None,
 ) -> None:
-    """One table over samplings: pass@1 with its interval, pass@k, pass^k, headroom, failures, by slice."""
-    async with Connection().rollout() as client:
-        listed = [] if samplings else reversed((await client.samplings()).samplings)
-        names = samplings or [found.sampling_id for found in listed if _shown(found)]
-        if not names:
-            raise StackError("there is no finished evaluation: `sqlclimb sample DOMAIN` makes one")
-        reports = [await client.report(name) for name in names]
-    if form is ReportFormat.TEXT:
-        report_table(reports)
-    elif form is ReportFormat.MARKDOWN:
-        say(report_markdown(reports).rstrip())
-    elif form is ReportFormat.CSV:
-        say(report_csv(reports).rstrip())
-    else:
-        say("\n".join(found.model_dump_json() for found in reports))
-    if png is not None:
-        draw_reports(reports, png)
+    """Sample the same thing again and compare: must read no change. Exit 1 when it reads one.
 
-
-def _shown(found: Sampling) -> bool:
-    done = found.state == SamplingState.DONE and found.void_reason is None
-    return done and found.request.purpose == Purpose.EVALUATION
-
-
-@command
-async def void(
-    sampling: Annotated[str, typer.Argument(help="sampling id")],
-    reason: Annotated[str, typer.Option(help="why it must not count")],
-) -> None:
-    """Withdraw a sampling: its rows stay, no report, band or delta uses it any more."""
-    async with Connection().rollout() as client:
-        found = await client.void(sampling, reason)
-    say(f"sampling {found.sampling_id} is withdrawn: {found.void_reason}")
-
-
-@command
-async def band(
-    sampling: Annotated[str, typer.Argument(help="sampling of train tasks")],
-    low: Annotated[float, typer.Option()] = 0.1,
-    high: Annotated[float, typer.Option()] = 0.9,
-    band_id: Annotated[str | None, typer.Option("--id")] = None,
-) -> None:
-    """Cut the prompts worth training on: raw pass rate from LOW to HIGH."""
-    async with Connection().rollout() as client:
-        found = await client.cut_band(
-            BandRequest(band_id=band_id or f"{sampling}-band", sampling_id=sampling, low=low, high=high)
-        )
-    say(
-        f"band {found.band_id}: {len(found.task_ids)} of {found.considered} tasks in [{found.low}, {found.high}]; "
-        f"{found.below} below, {found.above} above; cut on {found.policy}"
-    )
-
-
-@command
-async def delta(
-    before: Annotated[list[str], typer.Option(help="sampling id, or a policy; again for each repeat")],
-    after: Annotated[list[str], typer.Option(help="sampling id, or a policy; again for each repeat")],
-    json: Annotated[Path | None, typer.Option(help="write the delta here as JSON")] = None,
-) -> None:
-    """The paired difference of two samplings of the same tasks, with its interval and verdict.
-
-    A policy (`base`, RUN@STEP) stands for its newest evaluation. Repeats of a side are pooled, and compared one by one.
+    What moves without any training is the measurement itself: too few tasks, another model behind a name, an engine
+    that answers differently under load.
     """
     async with Connection().rollout() as client:
-        found = await client.delta(DeltaRequest(before=before, after=after))
+        first = await client.sampling(sampling)
+        if first.state is not SamplingState.DONE:
+            raise UsageError(f"sampling {sampling} is {first.state}: a control repeats one that is done")
+        parameters = first.request.parameters.model_copy(update={"seed": first.request.parameters.seed + 1})
+        again = first.request.model_copy(
+            update={"sampling_id": control_id or f"{sampling}-control", "parameters": parameters}
+        )
+        await carry_out(client, again, api_key(api_key_env))
+        found = await client.delta(DeltaRequest(before=[sampling], after=[again.sampling_id]))
     delta_table(found)
-    if json is not None:
-        json.write_text(found.model_dump_json(indent=1))
+    if found.verdict not in UNMOVED:
+        say_error(f"the control reads {found.verdict}: no delta of this evaluation can be believed until it does not")
+        raise typer.Exit(BAD_INPUT if found.verdict is DeltaVerdict.NOT_COMPARABLE else FAILED)

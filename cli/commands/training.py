@@ -1,14 +1,30 @@
-"""`train`, `runs`: GRPO runs."""
+"""`train`, `runs`: training runs."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from cli.context import Connection, command, say
+from cli.context import Connection, UsageError, command, say
 from cli.follow import follow, patiently
+from cli.render import console
+from cli.run_view import RECENT, curve_lines, drawings, event_line, plan_lines, run_line, run_table, step_line
 from cli.stack.stack import StackError
-from shared.contracts.trainer import AdvantageScale, RewardSource, Run, RunConfig, RunRequest, RunState, Schedule, Step
+from shared.clients.trainer import TrainerClient
+from shared.contracts.planning import PlanRequest
+from shared.contracts.trainer import (
+    AdvantageScale,
+    GuardAction,
+    GuardName,
+    Loss,
+    RewardSource,
+    Run,
+    RunConfig,
+    RunRequest,
+    RunState,
+    Schedule,
+    SharedPrompt,
+)
 from shared.contracts.verifier import Profile
 
 app = typer.Typer(help="Training runs.", no_args_is_help=True)
@@ -21,79 +37,141 @@ async def train(
     domain: Annotated[str, typer.Argument()],
     band: Annotated[str, typer.Option(help="band id")],
     run_id: Annotated[str, typer.Option("--run", help="run id; the same id again resumes")],
-    steps: Annotated[int, typer.Option()] = 40,
-    prompts: Annotated[int, typer.Option(help="prompts per step")] = 32,
-    k: Annotated[int, typer.Option("-k", help="samples per prompt")] = 16,
-    learning_rate: Annotated[float, typer.Option()] = 2e-5,
-    schedule: Annotated[Schedule, typer.Option(help="of the learning rate")] = Schedule.CONSTANT,
-    advantages: Annotated[AdvantageScale, typer.Option(help="what divides a group's rewards")] = AdvantageScale.GROUP,
-    rank: Annotated[int, typer.Option(help="LoRA rank")] = 16,
-    seed: Annotated[int, typer.Option()] = 0,
+    preset: Annotated[str | None, typer.Option(help="begin with its settings; `runs presets` lists them")] = None,
+    plan: Annotated[bool, typer.Option("--plan", help="say what the run needs and costs; start nothing")] = False,
+    start_from: Annotated[str | None, typer.Option(help="`base` or `<run>@<step>`")] = None,
+    steps: Annotated[int | None, typer.Option(help="default 40")] = None,
+    prompts: Annotated[int | None, typer.Option(help="prompts per step, default 32")] = None,
+    k: Annotated[int | None, typer.Option("-k", help="samples per prompt, default 16")] = None,
+    learning_rate: Annotated[float | None, typer.Option(help="default 2e-5")] = None,
+    schedule: Annotated[Schedule | None, typer.Option(help="of the learning rate, default constant")] = None,
+    loss: Annotated[Loss | None, typer.Option(help="default dapo")] = None,
+    shared_prompt: Annotated[
+        SharedPrompt | None, typer.Option(help="forward a group's prompt once; default auto: where the model allows it")
+    ] = None,
+    advantages: Annotated[AdvantageScale | None, typer.Option(help="what divides a group's rewards")] = None,
+    rank: Annotated[int | None, typer.Option(help="LoRA rank, default 16; alpha is twice that")] = None,
+    seed: Annotated[int | None, typer.Option()] = None,
     max_tokens: Annotated[int | None, typer.Option(help="reply budget; default from the model's card")] = None,
-    profile: Annotated[Profile, typer.Option(help="comparison rule of the reward")] = Profile.STANDARD,
-    rewards: Annotated[RewardSource, typer.Option(help="`shuffled` is a control")] = RewardSource.VERIFIER,
+    run_ahead: Annotated[int | None, typer.Option(help="steps that generation runs ahead: 0 or 1, default 1")] = None,
+    refills: Annotated[int | None, typer.Option(help="rounds that replace groups which teach nothing")] = None,
+    eval_every: Annotated[int | None, typer.Option(help="score a checkpoint on the holdout every so often")] = None,
+    eval_limit: Annotated[int | None, typer.Option(help="on at most this many holdout tasks")] = None,
+    guard: Annotated[list[str] | None, typer.Option(help="NAME=stop|warn|off; may be repeated")] = None,
+    profile: Annotated[Profile | None, typer.Option(help="comparison rule of the reward")] = None,
+    rewards: Annotated[RewardSource | None, typer.Option(help="`shuffled` is a control")] = None,
 ) -> None:
     """Train a LoRA adapter with GRPO on a band's prompts, and follow the run. Ctrl-C leaves the run running."""
+    guards = read_guards(guard or [])
     connection = Connection()
     model = connection.model()
-    config = RunConfig.model_validate(
-        {
-            "domain": domain,
-            "model": model.path,
-            "band_id": band,
-            "regime": model.regime,
-            "steps": steps,
-            "prompts_per_step": prompts,
-            "k": k,
-            "learning_rate": learning_rate,
-            "schedule": schedule,
-            "advantages": advantages,
-            "lora": {"rank": rank, "alpha": 2 * rank},
-            "max_tokens": max_tokens or model.max_tokens,
-            "seed": seed,
-            "profile": profile,
-            "rewards": rewards,
-        }
-    )
+    chosen = {
+        "start_from": start_from,
+        "steps": steps,
+        "prompts_per_step": prompts,
+        "k": k,
+        "learning_rate": learning_rate,
+        "schedule": schedule,
+        "loss": loss,
+        "shared_prompt": shared_prompt,
+        "advantages": advantages,
+        "lora": None if rank is None else {"rank": rank, "alpha": 2 * rank},
+        "seed": seed,
+        "max_tokens": max_tokens,
+        "run_ahead": run_ahead,
+        "refills": refills,
+        "guards": guards or None,
+        "profile": profile,
+        "rewards": rewards,
+    }
+    evaluation = {"every": eval_every, "limit": eval_limit}
     async with connection.trainer() as client:
+        # what is served decides model and regime; then what the user says, the preset, the model's card
+        served = {"domain": domain, "band_id": band, "model": model.path, "regime": model.regime}
+        defaults = await _preset(client, preset)
+        merged = {"max_tokens": model.max_tokens} | defaults | _said(chosen) | served
+        merged["evaluation"] = {"max_tokens": model.max_tokens} | merged.get("evaluation", {}) | _said(evaluation)
+        config = RunConfig.model_validate(merged)
+        if plan:
+            for line in plan_lines(await client.plan(PlanRequest(config=config, preset=preset))):
+                say(line)
+            return
         run = await patiently(lambda: client.start(RunRequest(run_id=run_id, config=config)))
-        say(f"run {run_id}: {run.state}, attempt {run.attempt}, {run.steps_done}/{steps} steps done before")
-        shown = run.steps_done
+        say(f"run {run_id}: {run.state}, attempt {run.attempt}, {run.steps_done}/{config.steps} steps done before")
+        say(f"  it runs on its own: Ctrl-C only stops watching, `sqlclimb runs stop {run_id}` ends it")
+        await _follow(client, run)
 
-        async def fetch() -> Run:
-            nonlocal shown
-            for step in (await client.steps(run_id, shown)).steps:
-                say("  " + step_line(step, steps))
-                shown = step.step
-            return await client.run(run_id)
 
-        # the last step may land between the two calls: ended only when every step has been shown
-        run = await follow(
-            fetch, lambda found: found.state in ENDED and found.steps_done <= shown, lambda found: _line(found)
-        )
-    say(f"run {run_id}: {run.state} after {run.steps_done} steps, adapter {run.last_adapter} ({run.last_policy})")
+def read_guards(options: list[str]) -> dict[GuardName, GuardAction]:
+    """`NAME=ACTION` options. Raises UsageError."""
+    found = {}
+    for option in options:
+        name, _, action = option.partition("=")
+        try:
+            found[GuardName(name)] = GuardAction(action)
+        except ValueError as error:
+            raise UsageError(
+                f"--guard {option}: write NAME=ACTION; names are {', '.join(GuardName)}, "
+                f"actions {', '.join(GuardAction)}"
+            ) from error
+    return found
+
+
+def _said(options: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if value is not None}
+
+
+async def _preset(client: TrainerClient, name: str | None) -> dict[str, Any]:
+    if name is None:
+        return {}
+    known = {preset.name: preset for preset in (await client.presets()).presets}
+    if name not in known:
+        raise UsageError(f"--preset {name}: there are {', '.join(known)}")
+    return dict(known[name].config)
+
+
+async def _follow(client: TrainerClient, run: Run) -> None:
+    """Print steps and events as they come, until the run has ended. Raises StackError when it failed."""
+    shown, told = run.steps_done, len((await client.events(run.run_id)).events)
+
+    async def fetch() -> Run:
+        nonlocal shown, told
+        for event in (await client.events(run.run_id)).events[told:]:
+            say("  " + event_line(event))
+            told += 1
+        for step in (await client.steps(run.run_id, shown)).steps:
+            say("  " + step_line(step, run.config.steps))
+            shown = step.step
+        return await client.run(run.run_id)
+
+    # the last step may land between the calls: ended only when every step has been shown
+    run = await follow(fetch, lambda found: found.state in ENDED and found.steps_done <= shown, run_line)
+    say(f"run {run.run_id}: {run.state} after {run.steps_done} steps, adapter {run.last_adapter} ({run.last_policy})")
     say(
         "  versions as the job reports them: "
         + ", ".join(f"{name} {version}" for name, version in run.versions.items())
     )
-    if run.state == RunState.FAILED:
-        raise StackError(f"run {run_id} failed: {run.error}; the same command resumes from the last checkpoint")
+    if run.state is RunState.FAILED:
+        raise StackError(f"run {run.run_id} failed: {run.error}; the same command resumes from the last checkpoint")
+    if run.error:
+        raise StackError(f"run {run.run_id} was stopped: {run.error}")
 
 
-def _line(run: Run) -> str:
-    return f"{run.state}, attempt {run.attempt}, {run.steps_done}/{run.config.steps} steps"
+@app.command("list")
+@command
+async def list_runs(limit: Annotated[int, typer.Option(min=1)] = 20) -> None:
+    """The newest runs."""
+    async with Connection().trainer() as client:
+        console().print(run_table((await client.runs(limit)).runs))
 
 
-def step_line(step: Step, steps: int) -> str:
-    """One step on one line."""
-    seconds = step.seconds
-    kl = "-" if step.kl is None else f"{step.kl:.4f}"
-    return (
-        f"step {step.step:>3}/{steps}  reward {step.reward:.3f}  zero-variance {step.zero_variance:.2f}  "
-        f"gap {step.logprob_gap:.1e}  ratio {step.importance_ratio:.3f}  kl {kl}  tokens {step.completion_tokens:.1f}  "
-        f"cut {step.cut:.2f}  probe {step.probe or '-'}  s: sample {seconds.sample:.1f} verify {seconds.verify:.1f} "
-        f"learn {seconds.learn:.1f} publish {seconds.publish:.1f} total {seconds.total:.1f}"
-    )
+@app.command()
+@command
+async def presets() -> None:
+    """Settings known to fit, by model and machine."""
+    async with Connection().trainer() as client:
+        for preset in (await client.presets()).presets:
+            say(f"{preset.name:<16} {preset.title}\n{'':<16} {preset.source}")
 
 
 @app.command()
@@ -101,16 +179,49 @@ def step_line(step: Step, steps: int) -> str:
 async def show(
     run_id: Annotated[str, typer.Argument()],
     png: Annotated[Path | None, typer.Option(help="draw the curve here")] = None,
+    every: Annotated[bool, typer.Option("--all", help=f"every step, not only the last {RECENT}")] = False,
 ) -> None:
-    """A run's state and steps."""
+    """A run's state, its newest steps, its course drawn, what its checkpoints score, and what happened."""
     async with Connection().trainer() as client:
         run = await client.run(run_id)
         steps = (await client.steps(run_id)).steps
-    say(f"run {run_id}: {_line(run)}, adapter {run.last_adapter}")
-    for step in steps:
+        events = (await client.events(run_id)).events
+    say(f"run {run_id}: {run_line(run)}, adapter {run.last_adapter}" + (f": {run.error}" if run.error else ""))
+    for step in steps if every else steps[-RECENT:]:
         say("  " + step_line(step, run.config.steps))
+    for line in (*drawings(steps), *curve_lines(run.curve), *map(event_line, events)):
+        say("  " + line)
     if png is not None:
         from cli.curve import draw_curve  # matplotlib takes most of a second to import
 
         draw_curve(run, steps, png)
         say(f"curve: {png}")
+
+
+@app.command()
+@command
+async def stop(run_id: Annotated[str, typer.Argument()]) -> None:
+    """End a run after the step in progress; its last adapter is published and kept."""
+    async with Connection().trainer() as client:
+        run = await client.stop(run_id)
+    say(f"run {run_id}: {run_line(run)}" + ("" if run.state in ENDED else "; it ends after the step in progress"))
+
+
+@app.command()
+@command
+async def resume(run_id: Annotated[str, typer.Argument()]) -> None:
+    """Go on with a stopped or failed run from its newest checkpoint, and follow it."""
+    async with Connection().trainer() as client:
+        run = await client.resume(run_id)
+        say(f"run {run_id}: {run_line(run)}")
+        await _follow(client, run)
+
+
+@app.command()
+@command
+async def logs(run_id: Annotated[str, typer.Argument()]) -> None:
+    """What happened to a run, and the end of its job's log."""
+    async with Connection().trainer() as client:
+        for event in (await client.events(run_id)).events:
+            say(event_line(event))
+        say((await client.log(run_id)).tail or "no log: the job has not begun, or Ray was restarted")

@@ -16,7 +16,7 @@ def main() -> None:
     except ValueError as error:
         print(f"inference: {error}", file=sys.stderr)
         raise SystemExit(2) from error
-    serve(app, "inference", settings)
+    serve(app, "inference", settings, settings.shutdown_seconds)
 
 
 if __name__ == "__main__":

@@ -2,54 +2,79 @@
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import AsyncIterator
 
 from fastapi import FastAPI
 
+from services.inference.alias_repository import AliasRepository
+from services.inference.aliases import AliasService
+from services.inference.discovery import Discovery
 from services.inference.endpoints import router
 from services.inference.fetching import Fetcher
-from services.inference.fleet import Fleet
-from services.inference.replica import Replica
+from services.inference.fleet import Fleet, Limits
 from services.inference.repository import Repository
 from services.inference.service import AdapterService
 from services.inference.settings import GatewaySettings
+from services.inference.uploads import Uploads
 from shared.auth import TokenFile
 from shared.database import check_database, open_pool
 from shared.web import Check
 from shared.web import create_app as create_service_app
 
+log = logging.getLogger(__name__)
+
+WATCH_SECONDS = 1.0
+"""How old what `/v1/pressure` tells may be, and how soon a replica that discovery found is asked."""
+
+
+async def watch(discovery: Discovery, fleet: Fleet) -> None:
+    """For ever: who belongs to the fleet, and how busy each replica is."""
+    while True:
+        try:
+            await fleet.join(await discovery.find())
+            await fleet.measure()
+        except Exception:
+            log.exception("engines could not be measured")
+        await asyncio.sleep(WATCH_SECONDS)
+
 
 def create_app(settings: GatewaySettings) -> FastAPI:
     """The app. Raises ValueError for a faulty tokens file."""
     pool = open_pool(settings.db.get_secret_value())
-    fleet = Fleet([Replica(url) for url in settings.engine_urls], settings.served_name, settings.noise_nats)
+    discovery = Discovery(settings.engine_urls, settings.engine_dns)
+    limits = Limits(settings.max_in_flight, settings.affinity_spill)
+    fleet = Fleet(settings.served_name, settings.noise_nats, limits)
     fetcher = Fetcher(settings.adapters_cache, settings.model, settings.max_lora_rank)
     service = AdapterService(Repository(pool), fleet, fetcher, settings.max_loras, settings.drain_seconds)
+    aliases = AliasService(AliasRepository(pool), service)
+    uploads = Uploads(settings.artifacts, settings.adapters_cache)
 
     @contextlib.asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         async with pool:
+            await fleet.join(await discovery.find())
+            await aliases.start()
             await service.start()
-            app.state.service = service
-            tending = asyncio.create_task(service.tend())
+            app.state.service, app.state.aliases, app.state.uploads = service, aliases, uploads
+            tasks = [asyncio.create_task(service.tend()), asyncio.create_task(watch(discovery, fleet))]
             try:
                 yield
             finally:
-                tending.cancel()
-                with contextlib.suppress(asyncio.CancelledError):
-                    await tending
-                for replica in fleet.replicas:
-                    await replica.close()
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
+                await fleet.close()
 
     async def database() -> str:
         return await check_database(pool)
 
     async def engine() -> str:
-        return "ok" if all(replica.up for replica in fleet.replicas) else fleet.state
+        return "ok" if fleet.serves(fleet.base) else fleet.state
 
     async def adapters() -> str:
         missing = service.missing()
-        return "ok" if not missing else f"not on every engine now: {', '.join(missing)}"
+        return "ok" if not missing else f"on no engine now: {', '.join(missing)}"
 
     async def versions() -> dict[str, str]:
         found = {"model": settings.model}

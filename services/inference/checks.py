@@ -1,12 +1,14 @@
 """What is wrong with an adapter, found in its files before vLLM sees it. vLLM accepts most of these and serves base."""
 
 import json
-import re
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 from services.inference.base_model import Linear
+from services.inference.layouts import Pair, Placement, Unplaceable, pair_up, place, placement_scale, scale_of, servable
 from services.inference.safetensors_header import EXPONENT_MASKS, Tensor, is_finite, is_zero, read_header
 from shared.artifacts import ArtifactError
 from shared.contracts.inference import AdapterKind
@@ -14,8 +16,7 @@ from shared.contracts.inference import AdapterKind
 NAMED = 3
 """How many faulty tensors a reason names."""
 
-_LORA_TENSOR = re.compile(r"^base_model\.model\.(?P<module>.+)\.lora_(?P<side>[AB])\.weight$")
-_FUSED = ("qkv_proj", "gate_up_proj")
+WEIGHTS = "adapter_model.safetensors"
 
 UNSUPPORTED: dict[str, str] = {
     "use_dora": "DoRA",
@@ -39,23 +40,50 @@ class AdapterRefused(Exception):
     """The adapter cannot be served as it was trained; the message is the reason."""
 
 
-def check_adapter(folder: Path, modules: Mapping[str, Linear], max_rank: int, kind: AdapterKind) -> int:
-    """Number of tensors placed: all of them. Raises AdapterRefused, naming the first faults."""
+@dataclass(frozen=True)
+class Checked:
+    """An adapter that can be served."""
+
+    tensors: int
+    """All of the file's, each placed."""
+    placements: Sequence[Placement]
+    config: Mapping[str, Any]
+
+
+def check_adapter(folder: Path, modules: Mapping[str, Linear], max_rank: int, kind: AdapterKind) -> Checked:
+    """Every tensor placed, and values worth serving. Raises AdapterRefused, naming the first faults."""
+    config, tensors = _read(folder)
+    check_config(config, max_rank)
+    if not tensors:
+        raise AdapterRefused("the adapter holds no tensor")
+    layers = servable(modules)
+    try:
+        pairs, unplaced = pair_up(tensors)
+        placements, homeless = place(pairs, layers)
+        unplaced += [name for pair in homeless for name in pair.names]
+        if unplaced:
+            raise AdapterRefused(
+                f"{len(unplaced)} of {len(tensors)} tensors name no linear layer of the base: "
+                f"{', '.join(sorted(unplaced)[:NAMED])}{', …' if len(unplaced) > NAMED else ''}"
+                f"{_hint(unplaced, modules, layers)}"
+            )
+        for placement in placements:
+            check_shapes(placement, layers[placement.module], config, max_rank)
+    except Unplaceable as error:
+        raise AdapterRefused(str(error)) from error
+    check_values(folder / WEIGHTS, pairs, kind)
+    return Checked(len(tensors), placements, config)
+
+
+def _read(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     try:
         config = json.loads((folder / "adapter_config.json").read_text())
-        path = folder / "adapter_model.safetensors"
-        tensors = read_header(path)
+        tensors = read_header(folder / WEIGHTS)
     except (ArtifactError, OSError, ValueError) as error:
         raise AdapterRefused(str(error)) from error
     if not isinstance(config, dict):
         raise AdapterRefused("adapter_config.json is no JSON object")
-    check_config(config, max_rank)
-    if not tensors:
-        raise AdapterRefused("the adapter holds no tensor")
-    pairs = place(tensors, modules)
-    check_shapes(pairs, modules, config, max_rank)
-    check_values(path, pairs, kind)
-    return len(tensors)
+    return config, tensors
 
 
 def check_config(config: Mapping[str, Any], max_rank: int) -> None:
@@ -72,77 +100,76 @@ def check_config(config: Mapping[str, Any], max_rank: int) -> None:
     if found:
         raise AdapterRefused(f"the engine does not apply {', '.join(found)}: train plain LoRA")
     rank, alpha = config.get("r"), config.get("lora_alpha")
-    if not isinstance(rank, int) or rank < 1 or not isinstance(alpha, int | float):
+    if not _is_rank(rank) or not _is_number(alpha):
         raise AdapterRefused(f"adapter_config.json needs a rank and an alpha, has r={rank!r}, lora_alpha={alpha!r}")
-    largest = max([rank, *(config.get("rank_pattern") or {}).values()])
+    ranks, alphas = config.get("rank_pattern") or {}, config.get("alpha_pattern") or {}
+    for field, patterns, fits in (("rank_pattern", ranks, _is_rank), ("alpha_pattern", alphas, _is_number)):
+        if not isinstance(patterns, dict) or not all(fits(value) for value in patterns.values()):
+            raise AdapterRefused(f"adapter_config.json: {field} maps module names to numbers, not {patterns!r}")
+    largest = max([rank, *ranks.values()])
     if largest > max_rank:
         raise AdapterRefused(f"rank {largest} is above the engine's limit of {max_rank} (SQLCLIMB_MAX_LORA_RANK)")
 
 
-def place(tensors: Mapping[str, Tensor], modules: Mapping[str, Linear]) -> dict[str, dict[str, Tensor]]:
-    """Module to its A and B. Raises AdapterRefused unless every tensor is one side of a module of the base."""
-    pairs: dict[str, dict[str, Tensor]] = {}
-    unplaced = []
-    for name in sorted(tensors):
-        match = _LORA_TENSOR.match(name)
-        if match is None or match["module"] not in modules:
-            unplaced.append(name)
-        else:
-            pairs.setdefault(match["module"], {})[match["side"]] = tensors[name]
-    if unplaced:
-        raise AdapterRefused(
-            f"{len(unplaced)} of {len(tensors)} tensors name no linear layer of the base: "
-            f"{', '.join(unplaced[:NAMED])}{', …' if len(unplaced) > NAMED else ''}{_hint(unplaced, modules)}"
-        )
-    halves = sorted(module for module, sides in pairs.items() if len(sides) != 2)
-    if halves:
-        raise AdapterRefused(f"lora_A or lora_B is missing for {', '.join(halves[:NAMED])}")
-    return pairs
+def _is_rank(value: object) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
 
 
-def _hint(unplaced: list[str], modules: Mapping[str, Linear]) -> str:
-    first = unplaced[0]
-    if ".default." in first:
-        return "; the adapter's name is inside the tensor names: save with PEFT's save_pretrained"
-    if any(part in name for name in unplaced for part in ("lm_head", "embed_tokens")):
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _hint(unplaced: Sequence[str], modules: Mapping[str, Linear], layers: Mapping[str, Linear]) -> str:
+    if any(part in name for name in unplaced for part in ("lm_head", "embed_tokens", "lora_embedding")):
         return "; embeddings and lm_head are not served: train the linear layers of the transformer only"
-    if any(part in name for name in unplaced for part in _FUSED):
-        return "; fused projections: save q, k, v (and gate, up) apart, as the checkpoint has them"
-    return f"; the base's layers are named like {next(iter(sorted(modules)))}"
+    if any("lora_magnitude_vector" in name for name in unplaced):
+        return "; the engine does not apply DoRA: train plain LoRA"
+    others = modules.keys() - layers.keys()
+    if any(other in name for name in unplaced for other in others):
+        return "; the engine applies no adapter outside the text model: leave the vision part out of target_modules"
+    return f"; the base's layers are named like {next(iter(sorted(layers)))}"
 
 
-def check_shapes(
-    pairs: Mapping[str, Mapping[str, Tensor]],
-    modules: Mapping[str, Linear],
-    config: Mapping[str, Any],
-    max_rank: int,
-) -> None:
-    """A is (rank, inputs), B is (outputs, rank), and the rank is the one alpha is divided by. Raises AdapterRefused."""
-    for module, sides in pairs.items():
-        a, b, linear = sides["A"], sides["B"], modules[module]
-        rank = a.shape[0] if a.shape else 0
-        if a.shape != (rank, linear.inputs) or b.shape != (linear.outputs, rank):
+def check_shapes(placement: Placement, linear: Linear, config: Mapping[str, Any], max_rank: int) -> None:
+    """A is (rank, inputs), B is (outputs, rank), and the rank is the one alpha is divided by.
+
+    Raises AdapterRefused; Unplaceable when scales differ that must not.
+    """
+    for _, pair in placement.parts:
+        rank, whole = pair.rank, placement.rows is None and not placement.fused
+        outputs = linear.outputs if whole else pair.b.shape[0]  # rows of cut and fused pairs fit, else no placement
+        if rank < 1 or pair.a.shape != (rank, linear.inputs) or pair.b.shape != (outputs, rank):
             raise AdapterRefused(
-                f"{module} is ({linear.outputs}, {linear.inputs}) in the base; its lora_A {a.shape} and lora_B "
-                f"{b.shape} do not fit: is this the base it was trained on?"
+                f"{placement.module} is ({linear.outputs}, {linear.inputs}) in the base; {pair.module} has a lora_A of "
+                f"{pair.a.shape} and a lora_B of {pair.b.shape}: is this the base it was trained on?"
             )
         if rank > max_rank:
             raise AdapterRefused(
-                f"{module} has rank {rank}, above the engine's limit of {max_rank} (SQLCLIMB_MAX_LORA_RANK)"
+                f"{pair.module} has rank {rank}, above the engine's limit of {max_rank} (SQLCLIMB_MAX_LORA_RANK)"
             )
-        if not config.get("rank_pattern") and rank != config["r"]:
-            raise AdapterRefused(f"{module} has rank {rank}, adapter_config.json says r={config['r']}")
+        declared = scale_of(pair.module, config).rank
+        if rank != declared:
+            raise AdapterRefused(f"{pair.module} has rank {rank}, adapter_config.json says r={declared}")
+    together = placement_scale(placement, config).rank
+    if together > max_rank:
+        names = ", ".join(pair.module.rpartition(".")[2] for _, pair in placement.parts)
+        raise AdapterRefused(
+            f"{names} are one layer in the base, {placement.module}, and need rank {together} there, above the "
+            f"engine's limit of {max_rank} (SQLCLIMB_MAX_LORA_RANK)"
+        )
 
 
-def check_values(path: Path, pairs: Mapping[str, Mapping[str, Tensor]], kind: AdapterKind) -> None:
+def check_values(path: Path, pairs: Sequence[Pair], kind: AdapterKind) -> None:
     """Finite numbers; B all zero for a control and for nothing else. Raises AdapterRefused."""
-    for module, sides in pairs.items():
-        for side, tensor in sides.items():
-            if tensor.dtype not in EXPONENT_MASKS:
-                raise AdapterRefused(f"{module}.lora_{side} is {tensor.dtype}: save as float32, float16 or bfloat16")
+    for pair in pairs:
+        for side, tensor in (("A", pair.a), ("B", pair.b)):
+            if tensor.dtype not in EXPONENT_MASKS or pair.a.dtype != pair.b.dtype:
+                raise AdapterRefused(
+                    f"{pair.module}.lora_{side} is {tensor.dtype}: save as float32, float16 or bfloat16, A as B"
+                )
             if not is_finite(path, tensor):
-                raise AdapterRefused(f"{module}.lora_{side} holds values that are infinite or not numbers")
-    moved = [module for module, sides in pairs.items() if not is_zero(path, sides["B"])]
+                raise AdapterRefused(f"{pair.module}.lora_{side} holds values that are infinite or not numbers")
+    moved = [pair.module for pair in pairs if not is_zero(path, pair.b)]
     if kind is AdapterKind.TRAINED and not moved:
         raise AdapterRefused("every lora_B is zero: the adapter is the base; a control is published as kind=control")
     if kind is AdapterKind.CONTROL and moved:

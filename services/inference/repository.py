@@ -40,13 +40,11 @@ class Repository:
             row = await cursor.fetchone()
         return None if row is None else _record(row)
 
-    async def all(self, state: AdapterState | None = None) -> list[Record]:
+    async def all(self) -> list[Record]:
         """Rows that were not removed, newest first."""
         async with self._pool.connection() as connection:
             cursor = await connection.execute(
-                """SELECT * FROM inference.adapters WHERE NOT removed AND (%(state)s::text IS NULL OR state = %(state)s)
-                ORDER BY created_at DESC, name""",
-                {"state": state},
+                "SELECT * FROM inference.adapters WHERE NOT removed ORDER BY created_at DESC, name"
             )
             return [_record(row) for row in await cursor.fetchall()]
 
@@ -74,10 +72,15 @@ class Repository:
         """The engines are about to see it: from now on the name stands for this configuration."""
         async with self._pool.connection() as connection:
             await connection.execute(
-                """UPDATE inference.adapters SET folder = %s, config_digest = %s, tensors_placed = %s
+                """UPDATE inference.adapters SET folder = %s, config_digest = %s, tensors_placed = %s, translated = %s
                 WHERE name = %s""",
-                [str(files.folder), files.config_digest, files.tensors_placed, name],
+                [str(files.folder), files.config_digest, files.tensors_placed, files.translated, name],
             )
+
+    async def pin(self, name: str, pinned: bool) -> None:
+        """Whether it may be unloaded to make room."""
+        async with self._pool.connection() as connection:
+            await connection.execute("UPDATE inference.adapters SET pinned = %s WHERE name = %s", [pinned, name])
 
     async def ready(self, name: str, probe: ProbeResult, load_ms: float) -> Record:
         """Every replica serves it and its probe passed."""
@@ -105,7 +108,7 @@ class Repository:
         async with self._pool.connection() as connection:
             await connection.execute(
                 """UPDATE inference.adapters SET state = 'unloaded', reason = 'removed', folder = NULL, removed = true,
-                updated_at = now() WHERE name = %s""",
+                pinned = false, updated_at = now() WHERE name = %s""",
                 [name],
             )
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -18,6 +18,8 @@ class Slot:
     closing: bool = False
     """Set before a drain: new requests are turned away."""
     last_used: float = field(default_factory=time.monotonic)
+    kept: bool = False
+    """Pinned, or named by an alias: never closed for another's sake."""
 
 
 class Slots:
@@ -47,6 +49,11 @@ class Slots:
         """It is ready."""
         self._slots[record.name] = Slot(record)
 
+    def keep(self, names: Collection[str]) -> None:
+        """These, and no others, are kept."""
+        for name, slot in self._slots.items():
+            slot.kept = name in names
+
     def drop(self, name: str) -> None:
         """It is no longer served."""
         self._slots.pop(name, None)
@@ -64,10 +71,16 @@ class Slots:
             self._released.set()
 
     async def close_least_recent(self, seconds: float) -> Slot | None:
-        """Close the least recently used adapter without a request in flight; waits for one, None after `seconds`."""
+        """Close the least recently used adapter without a request in flight, kept ones never.
+
+        Waits for one; None after `seconds`, at once when all are kept.
+        """
         deadline = time.monotonic() + seconds
         while True:
-            idle = [slot for slot in self._slots.values() if slot.in_flight == 0 and not slot.closing]
+            open_ = [slot for slot in self._slots.values() if not slot.closing and not slot.kept]
+            if not open_:
+                return None
+            idle = [slot for slot in open_ if slot.in_flight == 0]
             if idle:
                 victim = min(idle, key=lambda slot: slot.last_used)
                 victim.closing = True

@@ -1,16 +1,21 @@
 """`python -m services.rollout`: puts the rollout app onto the running Ray, serves until SIGTERM, takes it off again."""
 
+import contextlib
 import logging
 import os
 import signal
 import sys
 import threading
+from typing import Any
 
 import httpx
 import ray
 from ray import serve
+from ray.exceptions import RayError
+from ray.serve.exceptions import RayServeException
+from ray.serve.handle import DeploymentHandle
 
-from services.rollout.deployments import serve_app
+from services.rollout.deployments import WORKERS, serve_app
 from services.rollout.settings import RolloutSettings
 from shared.auth import TokenFile
 from shared.settings import load
@@ -25,6 +30,10 @@ LOOK_SECONDS = 2.0
 
 LOST_AFTER_LOOKS = 5
 """Looks in a row without an answer after which Ray is gone."""
+
+
+ABANDON_SECONDS = 5.0
+"""Longest wait for the workers to give up their groups."""
 
 
 def end_on_signals(stop: threading.Event) -> None:
@@ -49,6 +58,14 @@ def wait(stop: threading.Event, proxy_health: str) -> None:
                 os._exit(1)  # Ray's own ways out wait for it
 
 
+def take_off() -> None:
+    """Take the app off Ray. Workers give up their groups: they would be waited for, and the ledger knows them."""
+    with contextlib.suppress(RayServeException, RayError, TimeoutError):
+        workers: DeploymentHandle[Any] = serve.get_deployment_handle(WORKERS, app_name=APP)
+        workers.broadcast("abandon").results(timeout_s=ABANDON_SECONDS)
+    serve.shutdown()
+
+
 def main() -> None:
     """Deploy, wait, remove."""
     settings = load(RolloutSettings)
@@ -62,7 +79,7 @@ def main() -> None:
         print(f"rollout: {error}; start Ray first: `ray start --head`, or `sqlclimb up`", file=sys.stderr)
         raise SystemExit(2) from error
     end_on_signals(stop)  # again: `ray.init` puts its own handlers in place
-    serve.shutdown()  # what a killed predecessor left: its settings and port may be old; its samplings resume
+    take_off()  # what a killed predecessor left: its settings and port may be old; its samplings resume
     serve.start(
         proxy_location="HeadOnly",
         http_options={"host": settings.host, "port": settings.port},
@@ -73,7 +90,7 @@ def main() -> None:
         log.info("rollout serves on http://%s:%d with Ray %s", settings.host, settings.port, ray.__version__)
         wait(stop, f"http://{settings.host}:{settings.port}/-/healthz")
     finally:
-        serve.shutdown()
+        take_off()
         ray.shutdown()
 
 

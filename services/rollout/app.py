@@ -3,15 +3,20 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from typing import cast
 
+import psycopg
 import ray
-from fastapi import FastAPI
+from fastapi import FastAPI, Request
+from fastapi.responses import Response
 
 from services.rollout.batch_repository import BatchRepository
 from services.rollout.batches import BatchService
+from services.rollout.concurrency import ConcurrencyLimit
 from services.rollout.dispatch import Sampler
 from services.rollout.endpoints import Services, gold_routes, sampling_routes, training_routes
 from services.rollout.grounds import Grounds, ready
+from services.rollout.ledger import told
 from services.rollout.measuring import MeasuringService
 from services.rollout.replay import ReplayService
 from services.rollout.repository import Repository
@@ -23,8 +28,10 @@ from shared.auth import TokenFile, read_token
 from shared.clients.author import AuthorClient
 from shared.clients.inference import InferenceClient
 from shared.clients.verifier import VerifierClient
+from shared.contracts.base import Problem
 from shared.database import check_database, open_pool
-from shared.web import Check, create_app
+from shared.errors import Unavailable
+from shared.web import Check, create_app, problem_response
 
 
 def build_app(settings: RolloutSettings, sampler: Sampler) -> FastAPI:
@@ -36,7 +43,8 @@ def build_app(settings: RolloutSettings, sampler: Sampler) -> FastAPI:
     inference = InferenceClient(settings.inference_url, token)
     pool = open_pool(settings.db.get_secret_value())
     repository, rows, batches = Repository(pool), RowRepository(pool), BatchRepository(pool)
-    grounds = Grounds(settings, repository, rows, author, verifier, inference, TaskDirectory(author), sampler)
+    limit = ConcurrencyLimit(inference.pressure, settings.groups_in_flight)
+    grounds = Grounds(settings, repository, rows, author, verifier, inference, TaskDirectory(author), sampler, limit)
     samplings = SamplingService(grounds)
 
     @asynccontextmanager
@@ -53,8 +61,8 @@ def build_app(settings: RolloutSettings, sampler: Sampler) -> FastAPI:
                 ReplayService(grounds),
             )
             stack.push_async_callback(samplings.close)
-            resuming = asyncio.create_task(samplings.resume_unfinished())
-            stack.callback(resuming.cancel)
+            for task in (samplings.resume_unfinished(), limit.follow()):
+                stack.callback(asyncio.create_task(task).cancel)
             yield
 
     async def database() -> str:
@@ -76,7 +84,15 @@ def build_app(settings: RolloutSettings, sampler: Sampler) -> FastAPI:
         "inference": inference_ready,
     }
     app = create_app("rollout", tokens_file, lifespan, checks, lambda: {"ray": ray.__version__})
+    app.add_exception_handler(psycopg.OperationalError, database_away)
     app.include_router(sampling_routes)
     app.include_router(gold_routes)
     app.include_router(training_routes)
     return app
+
+
+async def database_away(request: Request, error: Exception) -> Response:
+    """A request that the control database did not serve."""
+    away = Unavailable(told(cast(psycopg.OperationalError, error)))
+    instance = request.state.request_id
+    return problem_response(Problem(title=away.title, status=away.status, detail=away.detail, instance=instance))

@@ -2,11 +2,11 @@
 
 from psycopg.types.json import Jsonb
 
+from services.rollout.ledger import Ledger, patient
 from services.rollout.records import Fence, NewSampling, Policy
-from services.rollout.repository import Fenced, insert_sampling, patient
+from services.rollout.repository import Fenced, insert_sampling
 from shared.contracts.measuring import Band, BandRequest
 from shared.contracts.rollout import SamplingRequest
-from shared.database import Pool
 from shared.errors import Conflict
 
 
@@ -19,18 +19,16 @@ def _without_seed(request: SamplingRequest) -> SamplingRequest:
     return request.model_copy(update={"parameters": request.parameters.model_copy(update={"seed": 0})})
 
 
-class BatchRepository:
+class BatchRepository(Ledger):
     """Fences and batches. A batch's rows are those of its sampling."""
 
-    def __init__(self, pool: Pool) -> None:
-        self._pool = pool
-
     @patient
-    async def claim(self, fence: Fence, step: int, new: NewSampling) -> None:
+    async def claim(self, fence: Fence, step: int, refill: int, new: NewSampling) -> None:
         """Make `fence` the run's attempt and its step's batch the one that `new` asks for.
 
-        Rows under the same adapter and tasks stay; a newer attempt that asks for anything else starts the step afresh.
-        Raises Fenced for an older attempt, Conflict when one attempt asks two different things of one step.
+        Rows under the same adapter and tasks stay; a newer attempt that asks for anything else starts the step afresh,
+        from this refill on: the later ones followed from its rows. Raises Fenced for an older attempt, Conflict when
+        one attempt asks two different things of one step.
         """
         sampling_id = new.request.sampling_id
         async with self._pool.connection() as connection, connection.transaction():
@@ -43,9 +41,10 @@ class BatchRepository:
                 raise Fenced(f"a newer attempt of run {fence.run_id} than {fence.attempt} has begun; nothing was done")
             query = (
                 "SELECT s.request, s.policy_name, s.adapter_digest, b.attempt FROM rollout.batches b "
-                "JOIN rollout.samplings s USING (sampling_id) WHERE b.run_id = %s AND b.step = %s FOR UPDATE"
+                "JOIN rollout.samplings s USING (sampling_id) "
+                "WHERE b.run_id = %s AND b.step = %s AND b.refill = %s FOR UPDATE"
             )
-            row = await (await connection.execute(query, [fence.run_id, step])).fetchone()
+            row = await (await connection.execute(query, [fence.run_id, step, refill])).fetchone()
             if row is not None:
                 stored = SamplingRequest.model_validate(row["request"])
                 policy = Policy(str(row["policy_name"]), str(row["adapter_digest"]))
@@ -55,13 +54,18 @@ class BatchRepository:
                             f"step {step} of run {fence.run_id} was asked for with another body in this attempt; "
                             "its rows are kept. Repeat the first body, or begin a new attempt"
                         )
-                    await connection.execute("DELETE FROM rollout.batches WHERE sampling_id = %s", [sampling_id])
-                    await connection.execute("DELETE FROM rollout.samplings WHERE sampling_id = %s", [sampling_id])
+                    cursor = await connection.execute(
+                        "DELETE FROM rollout.batches WHERE run_id = %s AND step = %s AND refill >= %s "
+                        "RETURNING sampling_id",
+                        [fence.run_id, step, refill],
+                    )
+                    gone = [row["sampling_id"] for row in await cursor.fetchall()]
+                    await connection.execute("DELETE FROM rollout.samplings WHERE sampling_id = ANY(%s)", [gone])
             await insert_sampling(connection, new)
             await connection.execute(
-                "INSERT INTO rollout.batches VALUES (%s, %s, %s, %s) "
-                "ON CONFLICT (run_id, step) DO UPDATE SET attempt = excluded.attempt",
-                [fence.run_id, step, fence.attempt, sampling_id],
+                "INSERT INTO rollout.batches VALUES (%s, %s, %s, %s, %s) "
+                "ON CONFLICT (run_id, step, refill) DO UPDATE SET attempt = excluded.attempt",
+                [fence.run_id, step, fence.attempt, sampling_id, refill],
             )
 
     async def find_band(self, band_id: str) -> tuple[BandRequest, Band] | None:
@@ -72,6 +76,15 @@ class BatchRepository:
         if row is None:
             return None
         return BandRequest.model_validate(row["request"]), Band.model_validate(row["band"])
+
+    async def newest_band(self, domain: str) -> Band | None:
+        """The domain's last band."""
+        async with self._pool.connection() as connection:
+            cursor = await connection.execute(
+                "SELECT band FROM rollout.bands WHERE band->>'domain' = %s ORDER BY cut_at DESC LIMIT 1", [domain]
+            )
+            row = await cursor.fetchone()
+        return None if row is None else Band.model_validate(row["band"])
 
     @patient
     async def add_band(self, request: BandRequest, band: Band) -> None:

@@ -3,16 +3,18 @@
 import asyncio
 import contextlib
 import logging
+import time
 from collections.abc import AsyncIterator
 
 from services.rollout.batch_repository import BatchRepository
 from services.rollout.dispatch import Dispatcher
 from services.rollout.gate import Gate
 from services.rollout.grounds import Grounds, group_requests
-from services.rollout.groups import Failed, GroupRequest, Landed
+from services.rollout.groups import Failed, FailureReason, GroupRequest, Landed
 from services.rollout.policies import resolve_now
 from services.rollout.records import Fence, NewSampling, Policy, SamplingRecord, batch_sampling_id
 from services.rollout.repository import Repository
+from services.rollout.stragglers import BatchClock
 from services.rollout.tasks import named, planned, task_set_digest
 from shared.contracts.rollout import (
     BatchEnd,
@@ -65,9 +67,10 @@ class BatchService:
             task_set_digest=task_set_digest(tasks),
             system_prompt=prompt,
             prompt_hash=sha256_hex(prompt),
+            bundle_digest=bundle.digest,
             tasks=tuple(planned(task) for task in tasks),
         )
-        await self._batches.claim(fence, request.step, new)
+        await self._batches.claim(fence, request.step, request.refill, new)
         record = await self._grounds.repository.find(new.request.sampling_id)
         if record is None:
             raise Conflict("another attempt of the run replaced this batch; ask again")
@@ -76,7 +79,7 @@ class BatchService:
         if missing:
             await self._grounds.repository.forget_losses(record.sampling_id)
             await self._grounds.repository.set_state(record.sampling_id, SamplingState.RUNNING)
-        requests = group_requests(record, missing, {task.id: task for task in tasks}, sandbox)
+        requests = group_requests(record, missing, {task.id: task for task in tasks}, sandbox, self._grounds.keys)
         return self._stream(record, fence, requests)
 
     async def _stream(
@@ -92,22 +95,24 @@ class BatchService:
             if task.task_id not in asked:
                 yield await self._group(record, task.task_id, k)
                 finished += 1
-        dispatcher = Dispatcher(
-            self._grounds.sampler, journal, gate, self._grounds.retry, self._grounds.settings.groups_in_flight
+        clock = BatchClock(
+            self._grounds.stragglers, sum(len(request.sample_indices) for request in requests), time.monotonic
         )
-        async with contextlib.aclosing(dispatcher.run(requests)) as outcomes:
-            async for request, outcome in outcomes:
-                yield await self._group(record, request.task_id, k)
+        dispatcher = Dispatcher(self._grounds.sampler, journal, gate, self._grounds.retry, self._grounds.limit, clock)
+        async with contextlib.aclosing(dispatcher.run(requests)) as done:
+            async for group in done:
+                yield await self._group(record, group.request.task_id, k)
                 finished += 1
-                if isinstance(outcome, Landed):
-                    sample_ms = max(sample_ms, outcome.sample_ms)
-                    verify_ms += outcome.verify_ms
+                sample_ms = max(sample_ms, group.sample_ms)
+                verify_ms += group.verify_ms
         await repository.set_state(record.sampling_id, SamplingState.DONE)
+        ended = await repository.find(record.sampling_id)
         yield BatchEnd(
             groups=finished,
             sample_seconds=sample_ms / 1000,
             verify_seconds=verify_ms / 1000,
             replayed_rows=replayed,
+            lost=ended.lost if ended else {},
         )
 
     async def _group(self, record: SamplingRecord, task_id: str, k: int) -> BatchGroup:
@@ -127,8 +132,8 @@ class _BatchJournal:
     async def land(self, request: GroupRequest, landed: Landed) -> None:
         await self._repository.land(self._sampling_id, request.task_id, landed, self._fence)
 
-    async def reroll(self, request: GroupRequest, failed: Failed) -> None:
-        await self._repository.add_rerolls(self._sampling_id, failed.reason, len(request.sample_indices))
+    async def reroll(self, request: GroupRequest, reason: FailureReason, samples: int) -> None:
+        await self._repository.add_rerolls(self._sampling_id, reason, samples)
 
     async def lose(self, request: GroupRequest, failed: Failed) -> None:
         await self._repository.add_loss(
@@ -150,7 +155,7 @@ def refuse_holdout(tasks: list[PrivilegedTask]) -> None:
 def sampling_request(request: BatchRequest) -> SamplingRequest:
     """A batch as the sampling that holds its rows: top-p 1, so that log-probabilities are of the policy itself."""
     return SamplingRequest(
-        sampling_id=batch_sampling_id(request.run_id, request.step),
+        sampling_id=batch_sampling_id(request.run_id, request.step, request.refill),
         purpose=Purpose.BATCH,
         domain=request.domain,
         policy=request.policy,

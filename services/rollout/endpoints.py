@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Query, Request
+from fastapi import APIRouter, Depends, Header, Query, Request
 from fastapi.responses import StreamingResponse
 
 from services.rollout.batches import BatchService, ndjson
@@ -13,7 +13,15 @@ from services.rollout.replay import ReplayService
 from services.rollout.service import SamplingService
 from shared.auth import Scope
 from shared.contracts.measuring import Band, BandRequest, Delta, DeltaRequest, Replay, Report, Scan
-from shared.contracts.rollout import BatchRequest, Row, Sampling, SamplingRequest, Samplings, VoidRequest
+from shared.contracts.rollout import (
+    ENDPOINT_KEY_HEADER,
+    BatchRequest,
+    Row,
+    Sampling,
+    SamplingRequest,
+    Samplings,
+    VoidRequest,
+)
 from shared.web import needs
 
 KEEPALIVE_SECONDS = 15.0
@@ -43,9 +51,15 @@ training_routes = APIRouter(prefix="/v1", dependencies=[needs(Scope.TRAIN)])
 
 
 @sampling_routes.post("/samplings")
-async def start_sampling(body: SamplingRequest, services: Open) -> Sampling:
+async def start_sampling(
+    body: SamplingRequest,
+    services: Open,
+    api_key: Annotated[
+        str | None, Header(alias=ENDPOINT_KEY_HEADER, max_length=1000, description="API key of `endpoint`")
+    ] = None,
+) -> Sampling:
     """Start a sampling, or go on with one."""
-    return await services.samplings.start(body)
+    return await services.samplings.start(body, api_key)
 
 
 @sampling_routes.get("/samplings")

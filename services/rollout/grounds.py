@@ -1,16 +1,19 @@
 """What samplings and batches stand on: the other services, the workers, the bundles, the ledger."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from services.rollout.concurrency import ConcurrencyLimit
 from services.rollout.dispatch import Sampler
+from services.rollout.endpoint_keys import EndpointKeys
 from services.rollout.gate import Obstacle
 from services.rollout.groups import Draw, GroupRequest, SandboxSpec
 from services.rollout.patience import RetryRule
-from services.rollout.policies import resolve_now
+from services.rollout.policies import policy_of
 from services.rollout.records import MissingGroup, SamplingRecord
 from services.rollout.repository import Repository
 from services.rollout.row_repository import RowRepository
 from services.rollout.settings import RolloutSettings
+from services.rollout.stragglers import StragglerRule
 from services.rollout.tasks import TaskDirectory
 from shared.clients.author import AuthorClient
 from shared.clients.base import ServiceClient, ServiceProblem, ServiceUnreachable
@@ -35,11 +38,26 @@ class Grounds:
     inference: InferenceClient
     tasks: TaskDirectory
     sampler: Sampler
+    limit: ConcurrencyLimit
+    keys: EndpointKeys = field(default_factory=EndpointKeys)
 
     @property
     def retry(self) -> RetryRule:
         """How groups are asked again."""
         return RetryRule(self.settings.group_retries, self.settings.retry_wait_seconds)
+
+    @property
+    def stragglers(self) -> StragglerRule:
+        """When training batches stop waiting."""
+        settings = self.settings
+        return StragglerRule(
+            settings.straggler_quorum, settings.straggler_grace_share, settings.straggler_grace_seconds
+        )
+
+    def limit_of(self, record: SamplingRecord) -> ConcurrencyLimit:
+        """How many groups are in flight: what the engines here bear, or what was asked for of an endpoint."""
+        endpoint = record.request.endpoint
+        return self.limit if endpoint is None else ConcurrencyLimit(self.inference.pressure, endpoint.concurrency)
 
     def bundle(self, domain: str) -> Bundle:
         """A domain's bundle. Raises Invalid."""
@@ -52,12 +70,15 @@ class Grounds:
         """Why a sampling cannot go on now: a service that is not ready, or its policy no longer served."""
 
         async def look() -> str | None:
-            clients: tuple[ServiceClient, ...] = (self.verifier, self.inference)
+            endpoint = record.request.endpoint
+            clients: list[ServiceClient] = [self.verifier] if endpoint else [self.verifier, self.inference]
             for client in clients:
                 if (state := await ready(client)) != "ok":
                     return f"{client.service}: {state}"
+            if endpoint is not None:
+                return self.keys.obstacle(record.sampling_id, endpoint)
             try:
-                policy = await resolve_now(record.request.policy, self.inference)
+                policy = await policy_of(record.request, self.inference)
             except ServiceError as error:
                 return error.detail
             if policy != record.policy:
@@ -91,7 +112,11 @@ class Grounds:
 
 
 def group_requests(
-    record: SamplingRecord, missing: list[MissingGroup], golds: dict[str, PrivilegedTask], sandbox: SandboxSpec
+    record: SamplingRecord,
+    missing: list[MissingGroup],
+    golds: dict[str, PrivilegedTask],
+    sandbox: SandboxSpec,
+    keys: EndpointKeys,
 ) -> list[GroupRequest]:
     """What to ask for the groups that miss samples and whose gold is known."""
     parameters = record.request.parameters
@@ -114,6 +139,8 @@ def group_requests(
             profile=record.request.profile,
             order_matters=golds[group.task.task_id].order_matters,
             gold=golds[group.task.task_id].privileged.reference,
+            endpoint=record.request.endpoint,
+            api_key=keys.of(record.sampling_id),
         )
         for group in missing
         if group.task.task_id in golds

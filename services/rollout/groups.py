@@ -1,9 +1,10 @@
 """A group: one prompt and the k samples drawn from it. What travels between coordinator and worker."""
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from shared.contracts.rollout import Message
+from shared.contracts.rollout import Message, ModelEndpoint
 from shared.contracts.verifier import FinishReason, Profile, Status
 
 MINIMUM_TIMEOUT_SECONDS = 300.0
@@ -12,20 +13,25 @@ SLOWEST_TOKENS_PER_SECOND = 4.0
 
 
 class FailureReason(StrEnum):
-    """Why a group gave no samples. Never the policy's fault: these samples leave every figure."""
+    """Why samples did not come. Never the policy's fault: these samples leave every figure."""
 
     TIMEOUT = "timeout"  # the engine did not finish within the budget
+    STRAGGLER = "straggler"  # cut: its training batch was all but complete and did not wait for it
     ENGINE_UNREACHABLE = "engine_unreachable"
+    ENGINE_BUSY = "engine_busy"  # the gateway's limit is reached: asked again, held against no group
     ENGINE_ERROR = "engine_error"  # 5xx, or an answer without token ids or log-probabilities
-    ENGINE_REFUSED = "engine_refused"  # 4xx: asking again gives the same
+    ENGINE_ABORTED = "engine_aborted"  # the engine gave up a reply it had begun
+    EMPTY_REPLY = "empty_reply"  # a reply without a single token; one that ends at once is the policy's own `no_sql`
+    ENGINE_REFUSED = "engine_refused"  # it says that this request is at fault: asking again gives the same
     POLICY_NOT_SERVED = "policy_not_served"  # the adapter was unloaded
     ADAPTER_MISMATCH = "adapter_mismatch"  # served by another adapter than the one asked for
+    VERIFIER_UNSCORABLE = "verifier_unscorable"  # the reply came, its verdict did not: a row without a reward
     WORKER_DIED = "worker_died"
     TASK_GONE = "task_gone"  # the author no longer has the task, so there is no gold to compare with
 
 
-PERMANENT = frozenset({FailureReason.ENGINE_REFUSED, FailureReason.TASK_GONE})
-"""Failures that another try cannot mend."""
+PERMANENT = frozenset({FailureReason.ENGINE_REFUSED, FailureReason.TASK_GONE, FailureReason.STRAGGLER})
+"""Failures that are not asked again."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +45,7 @@ class Draw:
 
     @property
     def timeout_seconds(self) -> float:
-        """Longest a request may take."""
+        """Longest a group's request may take, its wait in the engine's queue included."""
         return max(MINIMUM_TIMEOUT_SECONDS, self.max_tokens / SLOWEST_TOKENS_PER_SECOND)
 
 
@@ -67,6 +73,15 @@ class GroupRequest:
     profile: Profile
     order_matters: bool
     gold: str | list[str] = field(repr=False)  # privileged: goes to the verifier and nowhere else
+    endpoint: ModelEndpoint | None = None
+    """Asked in place of the gateway."""
+    api_key: str | None = field(default=None, repr=False)
+    """Of the endpoint."""
+
+    def without(self, samples: Sequence["Sample"]) -> "GroupRequest":
+        """What is still to be asked for once `samples` have landed."""
+        landed = {sample.sample_index for sample in samples}
+        return replace(self, sample_indices=tuple(index for index in self.sample_indices if index not in landed))
 
 
 @dataclass(frozen=True)
@@ -82,11 +97,27 @@ class Sample:
     reward: float | None
     sql: str | None
     reason: str
+    sqlstate: str | None = None
+    reported_tokens: int | None = None
+    """The endpoint's own count of reply tokens, where it gave no ids."""
+
+    @property
+    def tokens(self) -> int:
+        """Reply tokens."""
+        return len(self.token_ids) if self.reported_tokens is None else self.reported_tokens
+
+
+@dataclass(frozen=True)
+class Failed:
+    """Why samples are missing."""
+
+    reason: FailureReason
+    detail: str
 
 
 @dataclass(frozen=True)
 class Landed:
-    """A group that was sampled and verified. Times are wall milliseconds of the whole group."""
+    """Samples of a group that were verified together. Times are wall milliseconds, the first from the group's start."""
 
     prompt_token_ids: list[int]
     samples: tuple[Sample, ...]
@@ -94,16 +125,10 @@ class Landed:
     verify_ms: float
     served_model: str
     adapter_digest: str
+    reverified: int = 0
+    """Replies sent to the verifier more than once, because their verdict was unscorable."""
 
     @property
     def tokens(self) -> int:
         """Reply tokens of all samples."""
-        return sum(len(sample.token_ids) for sample in self.samples)
-
-
-@dataclass(frozen=True)
-class Failed:
-    """A group that gave nothing."""
-
-    reason: FailureReason
-    detail: str
+        return sum(sample.tokens for sample in self.samples)

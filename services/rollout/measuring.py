@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Sequence
 
 from services.rollout.batch_repository import BatchRepository
+from services.rollout.flips import flips
 from services.rollout.records import SamplingRecord
 from services.rollout.report import TaskRows, by_task, cut_band, report, side_of, task_counts
 from services.rollout.repository import Repository
@@ -48,7 +49,8 @@ class MeasuringService:
         found = await self._bands.find_band(request.band_id)
         if found is None:
             record, groups = await self._load(request.sampling_id)
-            await self._bands.add_band(request, cut_band(request, record, groups))
+            previous = await self._bands.newest_band(record.request.domain)
+            await self._bands.add_band(request, cut_band(request, record, groups, previous))
             found = await self._bands.find_band(request.band_id)
         if found is None:
             raise NotFound(f"band {request.band_id!r} was removed while it was cut")
@@ -66,8 +68,8 @@ class MeasuringService:
 
     async def delta(self, request: DeltaRequest) -> Delta:
         """Samplings of two sides, paired by task. Raises NotFound, Conflict."""
-        before = [await self._load(await self._sampling_of(name)) for name in request.before]
-        after = [await self._load(await self._sampling_of(name)) for name in request.after]
+        before = [await self._load(await self._sampling_of(name, request.domain)) for name in request.before]
+        after = [await self._load(await self._sampling_of(name, request.domain)) for name in request.after]
         records = [record for record, _ in (*before, *after)]
         first, last = records[0], records[-1]
         found = Delta(
@@ -93,15 +95,17 @@ class MeasuringService:
             first.request.parameters.k,
             request.seed,
         )
-        return found.model_copy(update=vars(result))
+        flipped = flips((*result.gained, *result.lost), *([groups for _, groups in side] for side in (before, after)))
+        return found.model_copy(update=vars(result) | {"flips": flipped})
 
-    async def _sampling_of(self, name: str) -> str:
+    async def _sampling_of(self, name: str, domain: str | None) -> str:
         """The name itself when it is a sampling's id, else the newest finished evaluation of that policy."""
         if await self._repository.find(name) is not None:
             return name
-        newest = await self._repository.newest_evaluation(name)
+        newest = await self._repository.newest_evaluation(name, domain)
         if newest is None:
-            raise NotFound(f"there is no sampling {name!r}, and no finished evaluation of a policy of that name")
+            where = "" if domain is None else f" on {domain}"
+            raise NotFound(f"there is no sampling {name!r}, and no finished evaluation{where} of a policy of that name")
         return newest
 
     async def _load(self, sampling_id: str) -> tuple[SamplingRecord, list[TaskRows]]:
@@ -114,7 +118,7 @@ class MeasuringService:
         return record, by_task(tasks, facts)
 
 
-Loaded = tuple[SamplingRecord, list[TaskRows]]
+Loaded = tuple[SamplingRecord, Sequence[TaskRows]]
 
 
 def _side_differences(before: Sequence[Loaded], after: Sequence[Loaded]) -> list[str]:

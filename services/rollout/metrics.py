@@ -5,7 +5,9 @@ from prometheus_client import Counter, Gauge, Histogram
 ROWS = Counter("sqlclimb_rollout_rows", "Rows landed in the ledger", ["status"])
 REROLLS = Counter("sqlclimb_rollout_rerolls", "Samples asked for again", ["reason"])
 LOSSES = Counter("sqlclimb_rollout_losses", "Samples given up", ["reason"])
+PAUSES = Counter("sqlclimb_rollout_pauses", "Times that a sampling or batch began to wait for the infrastructure")
 GROUPS_IN_FLIGHT = Gauge("sqlclimb_rollout_groups_in_flight", "Groups with the workers")
+GROUPS_LIMIT = Gauge("sqlclimb_rollout_groups_limit", "Groups that may be with the workers, by the engines' pressure")
 GROUP_SECONDS = Histogram(
     "sqlclimb_rollout_group_seconds",
     "One group from prompt to verdicts",

@@ -8,6 +8,12 @@ from services.rollout.groups import PERMANENT, FailureReason
 LONGEST_WAIT_SECONDS = 30.0
 """Backoff stops doubling here: a training step waits for its slowest group."""
 
+TIMEOUT_RETRIES = 1
+"""A budget is minutes long and generous: what exceeds it twice would hold its place among the groups for hours."""
+
+OUTAGES = 8
+"""Pauses that one group's tries may fall into: a prompt that kills the engine each time must not do so for ever."""
+
 WINDOW_GROUPS = 20
 """Outcomes looked at; about one round of the groups in flight."""
 
@@ -25,12 +31,14 @@ class RetryRule:
     retries: int
     first_wait_seconds: float
 
-    def wait_seconds(self, reason: FailureReason, failures: int) -> float | None:
+    def wait_seconds(self, reason: FailureReason, failures: int, outages: int = 0) -> float | None:
         """Seconds to wait before the next try after `failures` failures that count; None: give up.
 
-        A failure counts unless it fell into a pause (then the infrastructure was away, not this group at fault).
+        A failure that fell into a pause is one of the `outages` instead: the infrastructure was away, and the group is
+        hardly at fault.
         """
-        if reason in PERMANENT or failures > self.retries:
+        retries = min(self.retries, TIMEOUT_RETRIES) if reason is FailureReason.TIMEOUT else self.retries
+        if reason in PERMANENT or failures > retries or outages > OUTAGES:
             return None
         return float(min(self.first_wait_seconds * 2 ** max(failures - 1, 0), LONGEST_WAIT_SECONDS))
 

@@ -38,6 +38,7 @@ class NewSampling:
     task_set_digest: str
     system_prompt: str
     prompt_hash: str
+    bundle_digest: str
     tasks: tuple[PlannedTask, ...]
 
 
@@ -51,13 +52,15 @@ class SamplingRecord:
     task_set_digest: str
     system_prompt: str
     prompt_hash: str
+    bundle_digest: str
+    """Empty for one that started before it was kept."""
     state: SamplingState
     error: str
     void_reason: str | None
     wanted: int
     landed: int
     tokens: int
-    rerolled: int
+    rerolls: dict[str, int]
     lost: dict[str, int]
     created_at: datetime
     finished_at: datetime | None
@@ -70,9 +73,9 @@ class SamplingRecord:
         return self.sampling_id
 
 
-def batch_sampling_id(run_id: str, step: int) -> str:
-    """The sampling that holds a training step's rows."""
-    return f"{BATCH_PREFIX}{run_id}.{step}"
+def batch_sampling_id(run_id: str, step: int, refill: int = 0) -> str:
+    """The sampling that holds the rows of a training step, or of one of its refills."""
+    return f"{BATCH_PREFIX}{run_id}.{step}" + (f"-{refill}" if refill else "")
 
 
 @dataclass(frozen=True)
@@ -101,3 +104,11 @@ class RowFacts:
     reply_digest: str
     thought: bool
     tokens: int
+    row_id: int
+    sqlstate: str | None
+    sample_ms: float
+
+    @property
+    def sqlstate_class(self) -> str:
+        """The first two characters of the SQLSTATE; `unknown` for a row from before it was kept."""
+        return self.sqlstate[:2] if self.sqlstate else "unknown"

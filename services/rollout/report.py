@@ -50,17 +50,19 @@ def by_task(tasks: Sequence[PlannedTask], facts: Sequence[RowFacts]) -> list[Tas
 def report(record: SamplingRecord, groups: Sequence[TaskRows]) -> Report:
     """All tasks first, then each slice. Right at any time. Raises Conflict before the first full group."""
     parameters = record.request.parameters
-    overall = report_line("all", groups, parameters.k)
+    ended = record.state not in (SamplingState.RUNNING, SamplingState.PAUSED)
+    overall = report_line("all", groups, parameters.k, ended)
     if overall is None:
         raise Conflict(f"sampling {record.sampling_id!r} has no task with {parameters.k} scored samples yet")
     names = sorted({name for group in groups for name in group.slices}, key=_slice_order)
-    parts = (report_line(name, [g for g in groups if name in g.slices], parameters.k) for name in names)
+    parts = (report_line(name, [g for g in groups if name in g.slices], parameters.k, ended) for name in names)
     return Report(
         sampling_id=record.sampling_id,
         policy=record.request.policy,
         adapter_digest=record.policy.adapter_digest,
         k=parameters.k,
         temperature=parameters.temperature,
+        profile=record.request.profile,
         state=record.state,
         lines=[overall, *(part for part in parts if part is not None)],
     )
@@ -72,11 +74,11 @@ def _slice_order(name: str) -> tuple[int, str]:
     return ["difficulty", "archetype", "style"].index(kind), difficulty.get(value, value)
 
 
-def report_line(name: str, groups: Sequence[TaskRows], k: int) -> ReportLine | None:
+def report_line(name: str, groups: Sequence[TaskRows], k: int, ended: bool) -> ReportLine | None:
     """One slice's figures; None while no task of it has k scored samples (pass@k is not defined then).
 
     pass@1 is the mean over tasks with a scored sample, pass@k and pass^k over tasks with k of them. Statuses are shares
-    of scored rows; cut and thought of all rows.
+    of scored rows; cut and thought of all rows. A task without a row is short once the sampling has ended.
     """
     counted = [(len(group.scored), group.passed) for group in groups if group.scored]
     full = [(scored, passed) for scored, passed in counted if scored >= k]
@@ -85,10 +87,13 @@ def report_line(name: str, groups: Sequence[TaskRows], k: int) -> ReportLine | N
     rows = [row for group in groups for row in group.rows]
     scored = [row for group in groups for row in group.scored]
     statuses = Counter(row.status for row in scored)
+    classes = Counter(row.sqlstate_class for row in scored if row.status == Status.SQL_ERROR)
+    due = [group for group in groups if ended or group.rows]
     rates = [passed / n for n, passed in counted]
     at_1, at_k = bootstrap_mean(rates), bootstrap_mean([pass_at_k(n, c, k) for n, c in full])
     return ReportLine(
         slice=name,
+        asked=len(groups),
         tasks=len(counted),
         rows=len(rows),
         unscorable=len(rows) - len(scored),
@@ -98,6 +103,7 @@ def report_line(name: str, groups: Sequence[TaskRows], k: int) -> ReportLine | N
         headroom=at_k.value - at_1.value,
         no_sql=statuses[Status.NO_SQL] / len(scored),
         sql_error=statuses[Status.SQL_ERROR] / len(scored),
+        sql_error_classes={name: count / len(scored) for name, count in sorted(classes.items())},
         mismatch=statuses[Status.MISMATCH] / len(scored),
         refused=statuses[Status.REFUSED] / len(scored),
         timeout=statuses[Status.TIMEOUT] / len(scored),
@@ -107,17 +113,29 @@ def report_line(name: str, groups: Sequence[TaskRows], k: int) -> ReportLine | N
             len({row.reply_digest for row in group.rows}) / len(group.rows) for group in groups if group.rows
         ),
         median_tokens=statistics.median(row.tokens for row in rows),
-        short_tasks=sum(len(group.rows) > 0 and len(group.scored) < k for group in groups),
+        median_sample_ms=statistics.median(row.sample_ms for row in rows),
+        short_tasks=sum(len(group.scored) < k for group in due),
+        pass_at_1_short_failed=statistics.fmean(group.passed / max(k, len(group.scored)) for group in due),
         detectable_effect=min(1.0, detectable_effect(noise_deviation(rates, max(1, k - 1)), len(counted))),
     )
 
 
-def cut_band(request: BandRequest, record: SamplingRecord, groups: Sequence[TaskRows]) -> Band:
-    """The train tasks whose raw pass rate lies in [low, high]. Raises Conflict, Invalid."""
+def cut_band(
+    request: BandRequest, record: SamplingRecord, groups: Sequence[TaskRows], previous: Band | None = None
+) -> Band:
+    """The train tasks whose raw pass rate lies in [low, high], beside the domain's last band. Raises Conflict, Invalid.
+
+    Raw: a rate over the samples drawn, without any smoothing, so that 0 and 1 mean that no sample differed.
+    """
     if record.state is not SamplingState.DONE or record.request.purpose is Purpose.BATCH:
         raise Conflict(
             f"sampling {record.sampling_id!r} is {record.state} ({record.landed} of {record.wanted} rows): a band is "
             "cut from one that is done"
+        )
+    if record.request.endpoint is not None:
+        raise Conflict(
+            f"sampling {record.sampling_id!r} is of {record.request.policy}, which cannot be trained here: a band is "
+            "cut on the policy that will be"
         )
     if any(group.task.split != Split.TRAIN for group in groups):
         raise Invalid(f"sampling {record.sampling_id!r} asked holdout tasks: a band is cut from train tasks only")
@@ -142,7 +160,21 @@ def cut_band(request: BandRequest, record: SamplingRecord, groups: Sequence[Task
         considered=len(rates),
         below=below,
         above=above,
+        previous=None if previous is None else previous.band_id,
+        shared=0 if previous is None else len(set(inside) & set(previous.task_ids)),
+        previous_size=0 if previous is None else len(previous.task_ids),
+        warnings=_band_warnings(request, record),
     )
+
+
+def _band_warnings(request: BandRequest, record: SamplingRecord) -> list[str]:
+    policy = record.request.policy
+    if policy == request.for_policy:
+        return []
+    return [
+        f"cut on {policy}, to be trained from {request.for_policy}: what one policy solves now and then another may "
+        f"always or never solve, and such prompts teach nothing. Sample the train split with {request.for_policy}"
+    ]
 
 
 def side_of(record: SamplingRecord) -> Side:
@@ -157,6 +189,7 @@ def side_of(record: SamplingRecord) -> Side:
         max_tokens=parameters.max_tokens,
         regime=record.request.regime.model_dump_json(),
         domain=record.request.domain,
+        bundle_digest=record.bundle_digest,
         profile=record.request.profile,
     )
 

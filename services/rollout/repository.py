@@ -1,15 +1,14 @@
-"""The ledger's queries: samplings and what lands in them. Every write waits two minutes for a database that is away."""
+"""The ledger's queries: samplings and what lands in them."""
 
 from collections.abc import Sequence
+from typing import cast
 
-import psycopg
-import stamina
 from psycopg.rows import class_row
-from psycopg.types.json import Jsonb
-from psycopg_pool import PoolTimeout
+from psycopg.types.json import Json, Jsonb
 
 from services.rollout.completion import thought
-from services.rollout.groups import Landed
+from services.rollout.groups import Landed, Sample
+from services.rollout.ledger import Connection, Ledger, patient, storable
 from services.rollout.records import (
     Fence,
     MissingGroup,
@@ -19,40 +18,47 @@ from services.rollout.records import (
     SamplingRecord,
 )
 from shared.contracts.rollout import Purpose, SamplingRequest, SamplingState
-from shared.database import Pool
 from shared.errors import Conflict
-
-patient = stamina.retry(
-    on=(psycopg.OperationalError, PoolTimeout), attempts=None, timeout=120.0, wait_initial=0.2, wait_max=5.0
-)
-"""Writes that must not be lost are repeated while the database is away; all of them are idempotent."""
 
 _SAMPLING = """
 SELECT s.*,
-    (SELECT coalesce(sum(samples), 0) FROM rollout.rerolls r WHERE r.sampling_id = s.sampling_id) AS rerolled,
+    (SELECT coalesce(jsonb_object_agg(reason, samples), '{}') FROM rollout.rerolls r
+     WHERE r.sampling_id = s.sampling_id) AS rerolls,
     (SELECT coalesce(jsonb_object_agg(reason, samples), '{}') FROM
         (SELECT reason, sum(samples) AS samples FROM rollout.losses l WHERE l.sampling_id = s.sampling_id
          GROUP BY reason) AS losses) AS lost
 FROM rollout.samplings s
 """
 
-_INSERT_ROW = """
-INSERT INTO rollout.rows (sampling_id, task_id, sample_index, reply, thought, token_ids, logprobs, finish_reason,
-    sample_ms, verify_ms, status, reward, sql, reason, served_model, adapter_digest)
-VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
-ON CONFLICT (sampling_id, task_id, sample_index) DO NOTHING
+_LAND = """
+WITH prompted AS (
+    UPDATE rollout.groups SET prompt_token_ids = %(prompt_token_ids)s
+    WHERE sampling_id = %(sampling_id)s AND task_id = %(task_id)s AND prompt_token_ids = '{}'
+), new AS (
+    INSERT INTO rollout.rows (sampling_id, task_id, sample_index, reply, thought, token_ids, logprobs, finish_reason,
+        sample_ms, verify_ms, status, reward, sql, reason, served_model, adapter_digest, sqlstate, reported_tokens)
+    SELECT %(sampling_id)s, %(task_id)s, sample_index, reply, thought, token_ids, logprobs, finish_reason,
+        %(sample_ms)s, %(verify_ms)s, status, reward, sql, reason, %(served_model)s, %(adapter_digest)s, sqlstate,
+        reported_tokens
+    FROM json_to_recordset(%(samples)s) AS sample (
+        sample_index integer, reply text, thought boolean, token_ids integer[], logprobs double precision[],
+        finish_reason text, status text, reward double precision, sql text, reason text, sqlstate text,
+        reported_tokens integer)
+    ON CONFLICT (sampling_id, task_id, sample_index) DO NOTHING
+    RETURNING coalesce(reported_tokens, tokens) AS tokens
+), counted AS (
+    SELECT count(*)::integer AS landed, coalesce(sum(tokens), 0) AS tokens FROM new
+)
+UPDATE rollout.samplings s SET landed = s.landed + counted.landed, tokens = s.tokens + counted.tokens
+FROM counted WHERE s.sampling_id = %(sampling_id)s RETURNING counted.landed
 """
+"""One statement a group, samples as JSON: a round trip and an array of numbers cost more than all else here."""
 
 
 class Fenced(Conflict):
     """A newer attempt of the run has begun."""
 
     title = "An older attempt of the run"
-
-
-def storable(text: str) -> str:
-    """Text as Postgres can hold it: a NUL byte, which a model may write, becomes U+FFFD."""
-    return text.replace("\x00", "\ufffd")
 
 
 def _record(row: dict[str, object]) -> SamplingRecord:
@@ -63,11 +69,8 @@ def _record(row: dict[str, object]) -> SamplingRecord:
     return SamplingRecord(**fields)  # type: ignore[arg-type]  # columns are typed by the migration
 
 
-class Repository:
+class Repository(Ledger):
     """Samplings, their pinned tasks, rows, losses."""
-
-    def __init__(self, pool: Pool) -> None:
-        self._pool = pool
 
     async def find(self, sampling_id: str) -> SamplingRecord | None:
         """One sampling."""
@@ -92,13 +95,14 @@ class Repository:
                 "UPDATE rollout.samplings SET void_reason = %s WHERE sampling_id = %s", [storable(reason), sampling_id]
             )
 
-    async def newest_evaluation(self, policy: str) -> str | None:
-        """Id of the policy's newest finished evaluation that was not withdrawn."""
+    async def newest_evaluation(self, policy: str, domain: str | None) -> str | None:
+        """Id of the policy's newest finished evaluation, on a domain or any, that was not withdrawn."""
         async with self._pool.connection() as connection:
             cursor = await connection.execute(
                 "SELECT sampling_id FROM rollout.samplings WHERE request->>'policy' = %s AND purpose = %s "
-                "AND state = %s AND void_reason IS NULL ORDER BY finished_at DESC LIMIT 1",
-                [policy, Purpose.EVALUATION, SamplingState.DONE],
+                "AND state = %s AND void_reason IS NULL AND (%s::text IS NULL OR domain = %s) "
+                "ORDER BY finished_at DESC LIMIT 1",
+                [policy, Purpose.EVALUATION, SamplingState.DONE, domain, domain],
             )
             row = await cursor.fetchone()
         return None if row is None else str(row["sampling_id"])
@@ -168,23 +172,22 @@ class Repository:
     @patient
     async def land(self, sampling_id: str, task_id: str, landed: Landed, fence: Fence | None = None) -> int:
         """Write a group's rows, all or none; rows that exist stay. Returns how many were new. Raises Fenced."""
-        async with self._pool.connection() as connection, connection.transaction():
-            if fence is not None:
+        values = {
+            "sampling_id": sampling_id,
+            "task_id": task_id,
+            "prompt_token_ids": landed.prompt_token_ids,
+            "sample_ms": landed.sample_ms,
+            "verify_ms": landed.verify_ms,
+            "served_model": landed.served_model,
+            "adapter_digest": landed.adapter_digest,
+            "samples": Json([_sample_values(sample) for sample in landed.samples]),
+        }
+        async with self._pool.connection() as connection:
+            if fence is None:
+                return await _land(connection, values)
+            async with connection.transaction():
                 await check_fence(connection, fence)
-            await connection.execute(
-                "UPDATE rollout.groups SET prompt_token_ids = %s "
-                "WHERE sampling_id = %s AND task_id = %s AND prompt_token_ids = '{}'",
-                [landed.prompt_token_ids, sampling_id, task_id],
-            )
-            async with connection.cursor() as cursor:
-                await cursor.executemany(_INSERT_ROW, _row_values(sampling_id, task_id, landed))
-                new = cursor.rowcount
-            tokens = landed.tokens if new else 0
-            await connection.execute(
-                "UPDATE rollout.samplings SET landed = landed + %s, tokens = tokens + %s WHERE sampling_id = %s",
-                [new, tokens, sampling_id],
-            )
-        return new
+                return await _land(connection, values)
 
     async def missing(self, sampling_id: str, k: int) -> list[MissingGroup]:
         """Groups with samples that have no row, in the sampling's order."""
@@ -219,31 +222,29 @@ class Repository:
             return await cursor.fetchall()
 
 
-def _row_values(sampling_id: str, task_id: str, landed: Landed) -> list[tuple[object, ...]]:
-    return [
-        (
-            sampling_id,
-            task_id,
-            sample.sample_index,
-            storable(sample.reply),
-            thought(sample.reply),
-            sample.token_ids,
-            sample.logprobs,
-            sample.finish_reason,
-            landed.sample_ms,
-            landed.verify_ms,
-            sample.status,
-            sample.reward,
-            None if sample.sql is None else storable(sample.sql),
-            storable(sample.reason),
-            landed.served_model,
-            landed.adapter_digest,
-        )
-        for sample in landed.samples
-    ]
+async def _land(connection: Connection, values: dict[str, object]) -> int:
+    row = await (await connection.execute(_LAND, values)).fetchone()
+    return 0 if row is None else cast(int, row["landed"])
 
 
-async def check_fence(connection: psycopg.AsyncConnection[dict[str, object]], fence: Fence) -> None:
+def _sample_values(sample: Sample) -> dict[str, object]:
+    return {
+        "sample_index": sample.sample_index,
+        "reply": storable(sample.reply),
+        "thought": thought(sample.reply),
+        "token_ids": sample.token_ids,
+        "logprobs": sample.logprobs,
+        "finish_reason": sample.finish_reason,
+        "status": sample.status,
+        "reward": sample.reward,
+        "sql": None if sample.sql is None else storable(sample.sql),
+        "reason": storable(sample.reason),
+        "sqlstate": sample.sqlstate,
+        "reported_tokens": sample.reported_tokens,
+    }
+
+
+async def check_fence(connection: Connection, fence: Fence) -> None:
     """Holds the fence until the transaction ends. Raises Fenced for an older attempt."""
     query = "SELECT attempt FROM rollout.fences WHERE run_id = %s FOR SHARE"
     row = await (await connection.execute(query, [fence.run_id])).fetchone()
@@ -255,13 +256,13 @@ async def check_fence(connection: psycopg.AsyncConnection[dict[str, object]], fe
         )
 
 
-async def insert_sampling(connection: psycopg.AsyncConnection[dict[str, object]], new: NewSampling) -> None:
+async def insert_sampling(connection: Connection, new: NewSampling) -> None:
     """The sampling and its pinned tasks, unless it exists."""
     request = new.request
     cursor = await connection.execute(
         "INSERT INTO rollout.samplings (sampling_id, request, purpose, domain, policy_name, adapter_digest, "
-        "task_set_digest, system_prompt, prompt_hash, state, wanted) "
-        "VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s) ON CONFLICT DO NOTHING",
+        "task_set_digest, system_prompt, prompt_hash, state, wanted, bundle_digest) "
+        "VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s) ON CONFLICT DO NOTHING",
         [
             request.sampling_id,
             Jsonb(request.model_dump(mode="json")),
@@ -274,22 +275,20 @@ async def insert_sampling(connection: psycopg.AsyncConnection[dict[str, object]]
             new.prompt_hash,
             SamplingState.RUNNING,
             len(new.tasks) * request.parameters.k,
+            new.bundle_digest,
         ],
     )
     if cursor.rowcount:
         await insert_tasks(connection, request.sampling_id, new.tasks)
 
 
-async def insert_tasks(
-    connection: psycopg.AsyncConnection[dict[str, object]], sampling_id: str, tasks: Sequence[PlannedTask]
-) -> None:
+async def insert_tasks(connection: Connection, sampling_id: str, tasks: Sequence[PlannedTask]) -> None:
     """Pin the tasks of a sampling."""
-    async with connection.cursor() as many:
-        await many.executemany(
-            "INSERT INTO rollout.groups (sampling_id, task_id, position, question, archetype, difficulty, style, "
-            "split) VALUES (%s, %s, %s, %s, %s, %s, %s, %s)",
-            [
-                (sampling_id, t.task_id, position, t.question, t.archetype, t.difficulty, t.style, t.split)
-                for position, t in enumerate(tasks)
-            ],
-        )
+    planned = [vars(task) | {"position": position} for position, task in enumerate(tasks)]
+    await connection.execute(
+        "INSERT INTO rollout.groups (sampling_id, task_id, position, question, archetype, difficulty, style, split) "
+        "SELECT %s, task_id, position, question, archetype, difficulty, style, split FROM json_to_recordset(%s) "
+        "AS task (task_id text, position integer, question text, archetype text, difficulty text, style text, "
+        "split text)",
+        [sampling_id, Json(planned)],
+    )

@@ -15,7 +15,8 @@ ROWS_PER_FETCH = 200
 
 _ROW = """
 SELECT r.row_id, r.sampling_id, r.task_id, sample_index, question, reply, prompt_token_ids, token_ids,
-    logprobs, finish_reason, sample_ms, verify_ms, status, reward, sql, reason, served_model, adapter_digest, landed_at
+    logprobs, finish_reason, sample_ms, verify_ms, status, reward, sql, reason, served_model, adapter_digest, landed_at,
+    sqlstate, reported_tokens
 FROM rollout.rows r JOIN rollout.groups g USING (sampling_id, task_id)
 """
 
@@ -35,8 +36,9 @@ class RowRepository:
         """What reports and deltas need of every row that has landed."""
         async with self._pool.connection() as connection, connection.cursor(row_factory=class_row(RowFacts)) as cursor:
             await cursor.execute(
-                "SELECT task_id, status, finish_reason, md5(reply) AS reply_digest, thought, tokens "
-                "FROM rollout.rows WHERE sampling_id = %s ORDER BY row_id",
+                "SELECT task_id, status, finish_reason, md5(reply) AS reply_digest, thought, row_id, sqlstate, "
+                "sample_ms, coalesce(reported_tokens, tokens) AS tokens FROM rollout.rows WHERE sampling_id = %s "
+                "ORDER BY row_id",
                 [sampling_id],
             )
             return await cursor.fetchall()
@@ -66,14 +68,15 @@ class RowRepository:
 
     async def rows(self, record: SamplingRecord, task_id: str | None = None) -> AsyncIterator[Row]:
         """Rows that have landed, oldest first; of one task when given. Reads in small steps, so memory stays flat."""
+        of_task = "" if task_id is None else "AND r.task_id = %(task_id)s"
         query = f"""{_ROW}
-            WHERE r.sampling_id = %s AND r.row_id > %s AND (%s::text IS NULL OR r.task_id = %s)
-            ORDER BY r.row_id LIMIT %s
+            WHERE r.sampling_id = %(sampling_id)s AND r.row_id > %(last)s {of_task} ORDER BY r.row_id LIMIT %(limit)s
         """
+        values = {"sampling_id": record.sampling_id, "task_id": task_id, "limit": ROWS_PER_FETCH}
         last = 0
         while True:
             async with self._pool.connection() as connection, connection.cursor(row_factory=dict_row) as cursor:
-                await cursor.execute(query, [record.sampling_id, last, task_id, task_id, ROWS_PER_FETCH])
+                await cursor.execute(query, values | {"last": last})
                 found = await cursor.fetchall()
             for row in found:
                 last = row["row_id"]

@@ -7,14 +7,14 @@ import time
 from collections.abc import AsyncIterator
 
 import psycopg
-from psycopg_pool import PoolTimeout
 
 from services.rollout.dispatch import Dispatcher
 from services.rollout.gate import Gate
 from services.rollout.grounds import Grounds, group_requests
 from services.rollout.groups import Failed, FailureReason, GroupRequest, Landed
+from services.rollout.ledger import told
 from services.rollout.pace import Pace
-from services.rollout.policies import resolve_now
+from services.rollout.policies import policy_of
 from services.rollout.records import BATCH_PREFIX, NewSampling, SamplingRecord
 from services.rollout.tasks import choose, planned, task_set_digest
 from shared.contracts.rollout import Progress, Purpose, Row, Sampling, SamplingRequest, SamplingState
@@ -44,10 +44,14 @@ class SamplingService:
         self._paces: dict[str, Pace] = {}
         self._changed: dict[str, asyncio.Event] = {}
 
-    async def start(self, request: SamplingRequest) -> Sampling:
-        """Start a sampling, or go on with one. Raises Invalid, Conflict, Unavailable."""
+    async def start(self, request: SamplingRequest, api_key: str | None = None) -> Sampling:
+        """Start a sampling, or go on with one. Raises Invalid, Conflict, Unavailable.
+
+        `api_key` is of the request's endpoint; kept in this process only.
+        """
         if request.purpose is Purpose.BATCH or request.sampling_id.startswith(BATCH_PREFIX):
             raise Invalid(f"training batches, and ids that begin with {BATCH_PREFIX!r}, belong to POST /v1/batches")
+        self._grounds.keys.check(request, api_key)
         record = await self._repository.find(request.sampling_id)
         if record is None:
             await self._create(request)
@@ -57,6 +61,8 @@ class SamplingService:
                 f"sampling {request.sampling_id!r} exists with another body (its {record.landed} rows are kept): "
                 f"{changed_fields(record.request, request)}. Choose another id, or repeat the first body"
             )
+        if api_key is not None:
+            self._grounds.keys.keep(request.sampling_id, api_key)
         if record.landed < record.wanted and record.sampling_id not in self._running:
             await self._repository.forget_losses(record.sampling_id)
             await self._repository.set_state(record.sampling_id, SamplingState.RUNNING)
@@ -65,7 +71,7 @@ class SamplingService:
 
     async def _create(self, request: SamplingRequest) -> None:
         bundle = self._grounds.bundle(request.domain)
-        policy = await resolve_now(request.policy, self._grounds.inference)
+        policy = await policy_of(request, self._grounds.inference)
         tasks = choose(await self._grounds.tasks.all(request.domain), request)
         prompt = system_prompt(bundle, request.regime)
         await self._repository.create(
@@ -75,6 +81,7 @@ class SamplingService:
                 task_set_digest=task_set_digest(tasks),
                 system_prompt=prompt,
                 prompt_hash=sha256_hex(prompt),
+                bundle_digest=bundle.digest,
                 tasks=tuple(planned(task) for task in tasks),
             )
         )
@@ -88,8 +95,12 @@ class SamplingService:
     async def get(self, sampling_id: str) -> Sampling:
         """How it stands. Raises NotFound."""
         record = await self._record(sampling_id)
-        rates = self._paces[sampling_id].rates() if sampling_id in self._paces else (0.0, 0.0)
-        return sampling_of(record, *rates)
+        if sampling_id not in self._running:
+            return sampling_of(record, 0.0, 0.0)
+        found = sampling_of(record, *self._paces[sampling_id].rates())
+        if trouble := self._repository.trouble:  # rows wait for a database that can be read and takes none
+            return found.model_copy(update={"state": SamplingState.PAUSED, "error": trouble})
+        return found
 
     async def cancel(self, sampling_id: str) -> Sampling:
         """Stop it; rows that landed stay. Raises NotFound."""
@@ -141,7 +152,7 @@ class SamplingService:
                 for sampling_id in await self._repository.unfinished():
                     self._launch(sampling_id)
                 return
-            except (psycopg.Error, PoolTimeout) as error:
+            except psycopg.Error as error:
                 log.warning("control database: %s; unfinished samplings wait", error)
                 await asyncio.sleep(RESTART_SECONDS)
 
@@ -175,10 +186,10 @@ class SamplingService:
             except Invalid as error:
                 await self._repository.set_state(sampling_id, SamplingState.FAILED, error.detail)
                 return
-            except (ServiceError, psycopg.Error, PoolTimeout) as error:
+            except (ServiceError, psycopg.Error) as error:
                 log.warning("sampling %s broke off, goes on in %.0f s: %s", sampling_id, RESTART_SECONDS, error)
-                reason = error.detail if isinstance(error, ServiceError) else "the control database is away"
-                with contextlib.suppress(psycopg.Error, PoolTimeout):
+                reason = error.detail if isinstance(error, ServiceError) else told(error)
+                with contextlib.suppress(psycopg.Error):
                     await self._repository.set_state(sampling_id, SamplingState.PAUSED, reason)
                 self._tell(sampling_id)
                 await asyncio.sleep(RESTART_SECONDS)
@@ -203,9 +214,9 @@ class SamplingService:
         sandbox = await self._grounds.prepare_sandbox(record, self._grounds.bundle(request.domain))
         await self._repository.set_state(sampling_id, SamplingState.RUNNING)
         dispatcher = Dispatcher(
-            self._grounds.sampler, journal, gate, self._grounds.retry, self._grounds.settings.groups_in_flight
+            self._grounds.sampler, journal, gate, self._grounds.retry, self._grounds.limit_of(record)
         )
-        async for _ in dispatcher.run(group_requests(record, missing, golds, sandbox)):
+        async for _ in dispatcher.run(group_requests(record, missing, golds, sandbox, self._grounds.keys)):
             self._tell(sampling_id)
         await self._finish(sampling_id)
         with contextlib.suppress(Exception):  # the verifier's own time limit removes it otherwise
@@ -245,8 +256,8 @@ class _SamplingJournal:
         new = await self._repository.land(self._sampling_id, request.task_id, landed)
         self._service.count_landed(self._sampling_id, new, landed.tokens)
 
-    async def reroll(self, request: GroupRequest, failed: Failed) -> None:
-        await self._repository.add_rerolls(self._sampling_id, failed.reason, len(request.sample_indices))
+    async def reroll(self, request: GroupRequest, reason: FailureReason, samples: int) -> None:
+        await self._repository.add_rerolls(self._sampling_id, reason, samples)
 
     async def lose(self, request: GroupRequest, failed: Failed) -> None:
         await self.give_up(request.task_id, len(request.sample_indices), failed)
@@ -275,7 +286,8 @@ def sampling_of(record: SamplingRecord, rows_per_second: float, tokens_per_secon
         progress=Progress(
             wanted=record.wanted,
             landed=record.landed,
-            rerolled=record.rerolled,
+            rerolled=sum(record.rerolls.values()),
+            rerolls=record.rerolls,
             lost=record.lost,
             rows_per_second=rows_per_second,
             tokens_per_second=tokens_per_second,

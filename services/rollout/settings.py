@@ -17,10 +17,29 @@ class RolloutSettings(ServiceSettings, DatabaseSettings, DomainSettings):
     inference_url: str = Field(description="URL of the inference gateway")
     workers_min: int = Field(default=1, ge=1, description="RolloutWorker replicas kept when idle")
     workers_max: int = Field(default=2, ge=1, description="RolloutWorker replicas at most")
-    groups_per_worker: int = Field(default=16, ge=1, description="groups in flight a worker before another is started")
-    groups_in_flight: int = Field(default=24, ge=1, description="groups in flight of one sampling or batch")
+    groups_per_worker: int = Field(
+        default=16, ge=1, description="groups in flight a worker: above it another worker is started, below it one goes"
+    )
+    workers_idle_seconds: float = Field(
+        default=60.0, ge=0, description="how long there must be too many workers before one ends its groups and goes"
+    )
+    groups_in_flight: int = Field(
+        default=32,
+        ge=1,
+        description="groups in flight at most, over all samplings and batches; fewer while the engines are crowded",
+    )
     group_retries: int = Field(default=4, ge=0, description="re-rolls of a group before its samples are given up")
     retry_wait_seconds: float = Field(default=1.0, gt=0, description="wait before the first re-roll; doubles each time")
+    straggler_quorum: float = Field(
+        default=0.8,
+        gt=0,
+        le=1,
+        description="share of a training batch's samples that must be there before the rest is left out; 1: none is",
+    )
+    straggler_grace_share: float = Field(
+        default=0.25, ge=0, description="time that the rest still has, as a share of the time that the quorum took"
+    )
+    straggler_grace_seconds: float = Field(default=5.0, ge=0, description="and at least this time")
     verify_patience_seconds: float = Field(
         default=300.0, gt=0, description="how long replies wait for an unreachable verifier before they are unscorable"
     )

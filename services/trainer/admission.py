@@ -1,28 +1,39 @@
 """What is refused before any compute is spent on a run."""
 
+import asyncio
+import uuid
 from pathlib import Path
+from typing import NoReturn
+
+import fsspec
 
 from shared.clients.base import ServiceProblem, ServiceUnreachable
 from shared.clients.inference import InferenceClient
 from shared.clients.rollout import RolloutClient
 from shared.contracts.base import FieldError
+from shared.contracts.inference import AdapterList
 from shared.contracts.measuring import Band
 from shared.contracts.trainer import RunConfig
 from shared.errors import Invalid, Unavailable
+from shared.ids import parse_policy
 
 
 class Admission:
     """Checks a run's config against what rollout and inference have."""
 
-    def __init__(self, rollout: RolloutClient, inference: InferenceClient) -> None:
+    def __init__(self, rollout: RolloutClient, inference: InferenceClient, artifacts: str) -> None:
         self._rollout = rollout
         self._inference = inference
+        self._artifacts = artifacts
 
     async def check(self, config: RunConfig) -> None:
         """Raises Invalid, naming the field and the fix; Unavailable when a service gives no answer."""
-        if config.workers > 1:
-            _refuse("workers", f"{config.workers} workers: this version trains with 1")
+        if config.prompts_per_step % config.workers:
+            _refuse(
+                "workers", f"{config.prompts_per_step} prompts a step cannot be shared out to {config.workers} evenly"
+            )
         _check_folder(config.model)
+        await asyncio.to_thread(_check_store, self._artifacts)
         try:
             await self._check_band(config)
             await self._check_base(config)
@@ -56,6 +67,7 @@ class Admission:
             _refuse(
                 "lora.rank", f"rank {config.lora.rank} is above the largest inference serves: {served.max_lora_rank}"
             )
+        _check_start(config, served)
 
 
 def _check_folder(model: str) -> None:
@@ -65,9 +77,33 @@ def _check_folder(model: str) -> None:
         _refuse("model", f"{model!r} is no Hugging Face model folder: {path / 'config.json'} is missing")
 
 
+def _check_start(config: RunConfig, served: AdapterList) -> None:
+    try:
+        start = parse_policy(config.start_from)
+    except ValueError as error:
+        _refuse("start_from", str(error))
+    if start and (start.run_id, start.step) not in {(adapter.run_id, adapter.step) for adapter in served.adapters}:
+        _refuse("start_from", f"{config.start_from} was never published: see `sqlclimb adapters list`")
+
+
+def _check_store(artifacts: str) -> None:
+    """Adapters must be storable: better known now than after the first step."""
+    try:
+        filesystem, root = fsspec.core.url_to_fs(artifacts)
+        filesystem.makedirs(root, exist_ok=True)
+        trial = f"{root.rstrip('/')}/.writable-{uuid.uuid4().hex}"
+        filesystem.pipe_file(trial, b"")
+        filesystem.rm_file(trial)
+    except (OSError, ValueError, ImportError) as error:
+        raise Unavailable(
+            f"the artifact store {artifacts} cannot be written ({error}): no adapter could be kept. Make it writable, "
+            "then start the run again. Nothing was started"
+        ) from error
+
+
 def _is_same_model(wanted: str, served: str) -> bool:
     return wanted == served or Path(wanted).resolve() == Path(served).resolve()
 
 
-def _refuse(field: str, message: str) -> None:
+def _refuse(field: str, message: str) -> NoReturn:
     raise Invalid(f"`{field}`: {message}. Nothing was started", [FieldError(field=f"config.{field}", message=message)])

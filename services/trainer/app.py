@@ -8,8 +8,10 @@ from collections.abc import AsyncIterator
 from fastapi import FastAPI
 
 from services.trainer.admission import Admission
-from services.trainer.endpoints import router
-from services.trainer.launcher import RayJobLauncher
+from services.trainer.curves import Curves
+from services.trainer.endpoints import plan_router, router
+from services.trainer.launchers import open_launcher
+from services.trainer.planning import Planner
 from services.trainer.repository import RunRepository
 from services.trainer.service import RunService
 from services.trainer.settings import TrainerSettings
@@ -23,7 +25,7 @@ from shared.database import check_database, open_pool
 def create_app(settings: TrainerSettings) -> FastAPI:
     """The app. Raises ValueError for a faulty tokens file."""
     pool = open_pool(settings.db.get_secret_value())
-    launcher = RayJobLauncher(settings.ray_dashboard_url, settings.for_job())
+    launcher = open_launcher(settings)
     tokens = TokenFile(settings.tokens_file)
 
     @contextlib.asynccontextmanager
@@ -34,7 +36,10 @@ def create_app(settings: TrainerSettings) -> FastAPI:
             RolloutClient(settings.rollout_url, token) as rollout,
             InferenceClient(settings.inference_url, token) as inference,
         ):
-            app.state.runs = RunService(RunRepository(pool), launcher, Admission(rollout, inference).check)
+            repository = RunRepository(pool)
+            app.state.planner = Planner(rollout)
+            admission = Admission(rollout, inference, settings.artifacts)
+            app.state.runs = RunService(repository, launcher, admission.check, Curves(repository, rollout))
             watch = asyncio.create_task(app.state.runs.watch())
             try:
                 yield
@@ -54,4 +59,5 @@ def create_app(settings: TrainerSettings) -> FastAPI:
     checks: dict[str, web.Check] = {"database": lambda: check_database(pool), "ray": ray}
     app = web.create_app("trainer", tokens, lifespan, checks, versions)
     app.include_router(router)
+    app.include_router(plan_router)
     return app

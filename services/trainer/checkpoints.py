@@ -26,7 +26,7 @@ class Checkpoint:
     step: int
     folder: Path
     record: dict[str, Any]
-    """What `seal` was given: the step's figures, should its log record still be missing."""
+    """What `seal` was given: the step's figures, and what the next step's samples follow from."""
 
 
 class RunFolder:

@@ -4,12 +4,15 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Request
 
+from services.trainer.planning import Planner, presets
 from services.trainer.service import RunService
 from shared.auth import Scope
-from shared.contracts.trainer import Run, RunRequest, StepList
+from shared.contracts.planning import Plan, PlanRequest, PresetList
+from shared.contracts.trainer import EventList, Run, RunList, RunLog, RunRequest, StepList
 from shared.web import needs
 
 router = APIRouter(prefix="/v1/runs", dependencies=[needs(Scope.TRAIN)])
+plan_router = APIRouter(prefix="/v1", dependencies=[needs(Scope.TRAIN)])
 
 
 def _service(request: Request) -> RunService:
@@ -20,10 +23,29 @@ def _service(request: Request) -> RunService:
 Runs = Annotated[RunService, Depends(_service)]
 
 
+@plan_router.get("/presets")
+async def list_presets() -> PresetList:
+    """The shipped presets."""
+    return PresetList(presets=list(presets().values()))
+
+
+@plan_router.post("/plans")
+async def plan(request: PlanRequest, http: Request) -> Plan:
+    """Memory, tokens, time and price of a run; starts nothing."""
+    planner: Planner = http.app.state.planner
+    return await planner.plan(request)
+
+
 @router.post("")
 async def start(request: RunRequest, runs: Runs) -> Run:
     """Start a run, or resume an unfinished one under the same id and config."""
     return await runs.start(request)
+
+
+@router.get("")
+async def newest(runs: Runs, limit: Annotated[int, Query(ge=1, le=1000)] = 100) -> RunList:
+    """The newest runs."""
+    return RunList(runs=await runs.newest(limit))
 
 
 @router.get("/{run_id}")
@@ -36,6 +58,24 @@ async def show(run_id: str, runs: Runs) -> Run:
 async def steps(run_id: str, runs: Runs, after: Annotated[int, Query(ge=0)] = 0) -> StepList:
     """Steps with a number above `after`, in order."""
     return StepList(steps=await runs.steps(run_id, after))
+
+
+@router.get("/{run_id}/events")
+async def events(run_id: str, runs: Runs) -> EventList:
+    """Starts, pauses, guards that fired and ends, oldest first."""
+    return EventList(events=await runs.events(run_id))
+
+
+@router.get("/{run_id}/log")
+async def log(run_id: str, runs: Runs) -> RunLog:
+    """The end of the newest job's log."""
+    return RunLog(run_id=run_id, tail=await runs.log(run_id))
+
+
+@router.post("/{run_id}/resume")
+async def resume(run_id: str, runs: Runs) -> Run:
+    """The next attempt of an unfinished run."""
+    return await runs.resume(run_id)
 
 
 @router.post("/{run_id}/stop")

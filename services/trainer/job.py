@@ -40,7 +40,7 @@ def versions() -> dict[str, str]:
 
 
 def fit(config: RunConfig, arguments: WorkerArguments, folder: Path) -> None:
-    """Run the workers to their end. Raises ray.train.v2.api.exceptions.TrainingFailedError when one died."""
+    """Run the workers to their end. Raises RunFailed, or TrainingFailedError of Ray when one died."""
     os.environ.setdefault("RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S", str(PLACEMENT_SECONDS))
     os.environ.setdefault("RAY_TRAIN_ENABLE_PRINT_PATCH", "0")  # it turns libraries' printing into root log lines
     import ray
@@ -48,7 +48,10 @@ def fit(config: RunConfig, arguments: WorkerArguments, folder: Path) -> None:
     from ray.train.torch import TorchTrainer
 
     ray.init(log_to_driver=True, logging_level="WARNING")
-    use_gpu = ray.cluster_resources().get("GPU", 0) >= config.workers
+    gpus = int(ray.cluster_resources().get("GPU", 0))
+    if 0 < gpus < config.workers:
+        raise RunFailed(f"`workers`: {config.workers} workers need a GPU each, Ray has {gpus}. Nothing was trained")
+    use_gpu = gpus > 0
     TorchTrainer(
         train_in_worker,
         train_loop_config=dict(arguments),
@@ -89,6 +92,7 @@ def main() -> int:
         log.warning("%s", error)
     except RunFailed as error:
         log.error("%s", error)
+        records.finish(RunState.FAILED, str(error))
         return 1
     except Exception as error:  # whatever it was, the run must not look alive
         log.exception("the training job broke")

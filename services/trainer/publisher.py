@@ -4,7 +4,7 @@ import json
 import shutil
 import tempfile
 import time
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -34,8 +34,20 @@ class Policy:
     policy: str
     digest: str
     served_name: str = ""
+    uri: str = ""
+    """In the artifact store; empty for the base."""
+    kind: AdapterKind = AdapterKind.TRAINED
     probe: ProbeResult | None = None
     publish_seconds: float = 0.0
+
+    def saved(self) -> dict[str, Any]:
+        """What a checkpoint keeps of it."""
+        return asdict(self) | {"probe": None}
+
+    @classmethod
+    def restored(cls, saved: dict[str, Any]) -> "Policy":
+        """Inverse of `saved`."""
+        return cls(**saved | {"kind": AdapterKind(saved["kind"])})
 
 
 BASE = Policy(0, BASE_POLICY, BASE_DIGEST)
@@ -45,13 +57,32 @@ BASE = Policy(0, BASE_POLICY, BASE_DIGEST)
 class Publisher:
     """Publishes the adapters of one run, one after the other."""
 
-    def __init__(self, run_id: str, base_name: str, artifacts: str, remote: Remote, probe_file: Path) -> None:
-        self.current = BASE
+    def __init__(
+        self, run_id: str, base_name: str, artifacts: str, remote: Remote, probe_file: Path, start: Policy = BASE
+    ) -> None:
+        self._policies = {0: start}
         self._run_id = run_id
         self._base_name = base_name
         self._artifacts = artifacts
         self._remote = remote
         self._probe_file = probe_file
+
+    @property
+    def current(self) -> Policy:
+        """The newest policy that is served."""
+        return self._policies[max(self._policies)]
+
+    def policy(self, updates: int) -> Policy:
+        """The run's policy after that many updates. Raises RunFailed when it is not at hand."""
+        if updates not in self._policies:
+            raise RunFailed(f"the adapter of step {updates} is not at hand: the run has {sorted(self._policies)}")
+        return self._policies[updates]
+
+    def serve_again(self, policy: Policy) -> None:
+        """Make sure that an adapter published by an earlier attempt is served. Raises RunFailed."""
+        request = AdapterRequest(uri=policy.uri, base=self._base_name, digest=policy.digest, kind=policy.kind)
+        self._remote.publish(policy.served_name, request)
+        self._policies[policy.step] = policy
 
     def choose_probe(self, rows: Rows) -> None:
         """Fix the probe's sequences, once in a run: the first whole replies of the first batch."""
@@ -85,11 +116,13 @@ class Publisher:
         kind = AdapterKind.CONTROL if is_base(model) else AdapterKind.TRAINED
         request = AdapterRequest(uri=uri, base=self._base_name, digest=digest, kind=kind, probe=probe)
         adapter = self._remote.publish(name, request)
-        self.current = Policy(
+        self._policies[checkpoint.step] = Policy(
             step=checkpoint.step,
             policy=f"{self._run_id}@{checkpoint.step}",
             digest=digest,
             served_name=name,
+            uri=uri,
+            kind=kind,
             probe=adapter.probe,
             publish_seconds=time.monotonic() - started,
         )

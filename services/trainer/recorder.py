@@ -12,11 +12,11 @@ from typing import Any
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from services.trainer.checkpoints import Checkpoint, RunFolder
-from services.trainer.figures import BatchFigures
+from services.trainer.drawing import Drawn
 from services.trainer.learner import GrpoLearner
 from services.trainer.publisher import Policy, Publisher
 from services.trainer.records import RunRecords
-from services.trainer.remote import Batch
+from services.trainer.watch import Watch
 from shared.contracts.inference import ProbeResult
 from shared.contracts.trainer import Step, StepSeconds
 
@@ -26,8 +26,10 @@ class StepInProgress:
     """What is known of the step that runs now."""
 
     started: float = field(default_factory=time.monotonic)
-    figures: BatchFigures | None = None
-    batch: Batch | None = None
+    figures: dict[str, Any] = field(default_factory=dict)
+    drawn: Drawn | None = None
+    waited: float = 0.0
+    """Seconds until the step's samples were there."""
     loss: float = 0.0
     grad_norm: float = 0.0
 
@@ -35,12 +37,13 @@ class StepInProgress:
 class StepRecorder(TrainerCallback):  # type: ignore[misc]  # transformers ships no types here
     """Keeps checkpoints, published adapters and the log in step."""
 
-    def __init__(self, folder: RunFolder, publisher: Publisher, records: RunRecords) -> None:
+    def __init__(self, folder: RunFolder, publisher: Publisher, records: RunRecords, watch: Watch) -> None:
         self.now = StepInProgress()
         self.learner: GrpoLearner
         self._folder = folder
         self._publisher = publisher
         self._records = records
+        self._watch = watch
 
     def on_step_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         self.now = StepInProgress()
@@ -57,34 +60,49 @@ class StepRecorder(TrainerCallback):  # type: ignore[misc]  # transformers ships
             self.now.loss, self.now.grad_norm = float(logs["loss"]), float(logs["grad_norm"])
 
     def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        checkpoint = self._folder.seal(state.global_step, self._learnt())
+        drawn, before = self.now.drawn, state.global_step - 1
+        assert drawn is not None  # a step that was saved had samples
+        record = {
+            "figures": self._learnt(drawn),
+            "place": asdict(drawn.place),
+            "before": self._publisher.policy(before).saved() if before else None,
+        }
+        checkpoint = self._folder.seal(state.global_step, record)
         if self.publish_and_log(checkpoint):
             control.should_training_stop = True
 
     def publish_and_log(self, checkpoint: Checkpoint) -> bool:
         """Serve and log what `checkpoint` holds and the learner has loaded. Returns whether to stop."""
         policy = self._publisher.publish(checkpoint, self.learner.accelerator.unwrap_model(self.learner.model))
-        return self._records.add_step(step_record(checkpoint, policy, self._records.attempt))
+        step = step_record(checkpoint, policy, self._records.attempt)
+        asked_to_stop = self._records.add_step(step)
+        return self._watch.after(step, self.now.drawn) or asked_to_stop
 
-    def _learnt(self) -> dict[str, Any]:
+    def _learnt(self, drawn: Drawn) -> dict[str, Any]:
         """The step's record as far as it is known before its adapter is published."""
         now = self.now
-        assert now.figures is not None and now.batch is not None  # a step that was saved had a batch
         total = time.monotonic() - now.started
-        sample = min(now.batch.seconds, now.batch.end.sample_seconds)
+        sample = min(now.waited, drawn.sample_seconds)
         seconds = {
             "sample": sample,
-            "verify": now.batch.seconds - sample,  # what of the wait was not hidden behind sampling
-            "learn": total - now.batch.seconds,
+            "verify": now.waited - sample,  # what of the wait was not hidden behind sampling
+            "learn": total - now.waited,
             "total": total,
+            "generation": drawn.seconds,
         }
-        measured = {"loss": now.loss, "grad_norm": now.grad_norm, "seconds": seconds}
-        return asdict(now.figures) | asdict(self.learner.agreement) | measured
+        return {
+            **now.figures,
+            **asdict(self.learner.agreement),
+            "staleness": self.learner.state.global_step - 1 - drawn.policy.step,
+            "loss": now.loss,
+            "grad_norm": now.grad_norm,
+            "seconds": seconds,
+        }
 
 
 def step_record(checkpoint: Checkpoint, policy: Policy, attempt: int) -> Step:
     """A step's log record, from what its checkpoint's seal holds and what its publishing showed."""
-    record = dict(checkpoint.record)
+    record = dict(checkpoint.record["figures"])
     seconds = record.pop("seconds")
     return Step(
         **record,
@@ -97,6 +115,7 @@ def step_record(checkpoint: Checkpoint, policy: Policy, attempt: int) -> Step:
             learn=seconds["learn"],
             publish=policy.publish_seconds,
             total=seconds["total"] + policy.publish_seconds,
+            generation=seconds["generation"],
         ),
         attempt=attempt,
         at=datetime.now(UTC),

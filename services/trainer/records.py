@@ -9,7 +9,7 @@ from psycopg.rows import tuple_row
 from psycopg.types.json import Jsonb
 
 from services.trainer.failures import Fenced, RunFailed
-from shared.contracts.trainer import RunConfig, RunState, Step
+from shared.contracts.trainer import CurvePoint, RunConfig, RunEvent, RunState, Step
 
 Result = TypeVar("Result")
 
@@ -57,6 +57,65 @@ class RunRecords:
             return stop
 
         return self._patiently(write)
+
+    def add_event(self, event: RunEvent) -> None:
+        """Tell people something. Raises Fenced."""
+
+        def write(connection: psycopg.Connection[tuple[object, ...]]) -> None:
+            row = connection.execute(
+                "INSERT INTO trainer.events (run_id, record) SELECT run_id, %s FROM trainer.runs "
+                "WHERE run_id = %s AND attempt = %s RETURNING event_id",
+                (Jsonb(event.model_dump(mode="json")), self.run_id, self.attempt),
+            ).fetchone()
+            self._written(row)
+
+        self._patiently(write)
+
+    def events(self) -> list[RunEvent]:
+        """Everything told of the run, oldest first."""
+
+        def read(connection: psycopg.Connection[tuple[object, ...]]) -> list[RunEvent]:
+            query = "SELECT record FROM trainer.events WHERE run_id = %s ORDER BY event_id"
+            return [RunEvent.model_validate(row[0]) for row in connection.execute(query, (self.run_id,)).fetchall()]
+
+        return self._patiently(read)
+
+    def steps(self) -> list[Step]:
+        """Every logged step, in order."""
+
+        def read(connection: psycopg.Connection[tuple[object, ...]]) -> list[Step]:
+            query = "SELECT record FROM trainer.steps WHERE run_id = %s ORDER BY step"
+            return [Step.model_validate(row[0]) for row in connection.execute(query, (self.run_id,)).fetchall()]
+
+        return self._patiently(read)
+
+    def queue_evaluation(self, point: CurvePoint) -> None:
+        """Remember a sampling that measures a checkpoint; the API reads its report. Raises Fenced."""
+
+        def write(connection: psycopg.Connection[tuple[object, ...]]) -> None:
+            with connection.transaction():
+                row = connection.execute(
+                    "SELECT 1 FROM trainer.runs WHERE run_id = %s AND attempt = %s FOR SHARE",
+                    (self.run_id, self.attempt),
+                ).fetchone()
+                self._written(row)
+                done = Jsonb(point.model_dump(mode="json")) if point.error else None
+                connection.execute(
+                    "INSERT INTO trainer.evaluations (run_id, step, kind, sampling_id, record) "
+                    "VALUES (%s, %s, %s, %s, %s) ON CONFLICT DO NOTHING",
+                    (self.run_id, point.step, point.kind, point.sampling_id, done),
+                )
+
+        self._patiently(write)
+
+    def curve(self) -> list[CurvePoint]:
+        """What has been measured so far, by step."""
+
+        def read(connection: psycopg.Connection[tuple[object, ...]]) -> list[CurvePoint]:
+            query = "SELECT record FROM trainer.evaluations WHERE run_id = %s AND record IS NOT NULL ORDER BY step"
+            return [CurvePoint.model_validate(row[0]) for row in connection.execute(query, (self.run_id,)).fetchall()]
+
+        return self._patiently(read)
 
     def has_step(self, step: int) -> bool:
         """Whether that step is logged."""

@@ -16,8 +16,9 @@ from shared.clients.base import ServiceProblem, ServiceUnreachable
 from shared.clients.inference import InferenceClient
 from shared.clients.rollout import RolloutClient
 from shared.contracts.inference import Adapter, AdapterRequest, AdapterState
-from shared.contracts.measuring import Band
-from shared.contracts.rollout import BatchEnd, BatchGroup, BatchRequest
+from shared.contracts.measuring import Band, Report
+from shared.contracts.rollout import BatchEnd, BatchGroup, BatchRequest, SamplingRequest
+from shared.ids import parse_policy
 
 Result = TypeVar("Result")
 
@@ -90,6 +91,41 @@ class Remote:
             return Batch(groups, end, time.monotonic() - started)
 
         return self._patiently("rollout", call)
+
+    def report(self, sampling_id: str) -> Report:
+        """The table of a sampling."""
+
+        async def call() -> Report:
+            async with RolloutClient(self._settings.rollout_url, self._token()) as rollout:
+                return await rollout.report(sampling_id)
+
+        return self._patiently("rollout", call)
+
+    def measure(self, request: SamplingRequest) -> None:
+        """Start a sampling, or go on with it; does not wait for it."""
+
+        async def call() -> None:
+            async with RolloutClient(self._settings.rollout_url, self._token()) as rollout:
+                await rollout.start(request)
+
+        self._patiently("rollout", call)
+
+    def adapter(self, policy: str) -> Adapter:
+        """The newest adapter of `<run>@<step>`. Raises RunFailed."""
+        wanted = parse_policy(policy)
+
+        async def call() -> list[Adapter]:
+            async with InferenceClient(self._settings.inference_url, self._token()) as inference:
+                return (await inference.adapters()).adapters
+
+        found = [
+            adapter
+            for adapter in self._patiently("inference", call)
+            if wanted is not None and (adapter.run_id, adapter.step) == (wanted.run_id, wanted.step)
+        ]
+        if not found:
+            raise RunFailed(f"`start_from`: {policy} was never published. Nothing was trained")
+        return found[0]
 
     def publish(self, name: str, request: AdapterRequest) -> Adapter:
         """Serve an adapter. Raises RunFailed unless it is ready."""

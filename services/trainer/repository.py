@@ -5,12 +5,15 @@ from typing import Any
 
 from psycopg.types.json import Jsonb
 
-from shared.contracts.trainer import Run, RunConfig, RunState, Step
+from shared.contracts.trainer import CurvePoint, Run, RunConfig, RunEvent, RunState, Step
 from shared.database import Pool
 
 _RUN = """
 SELECT r.run_id, r.config, r.state, r.attempt, r.versions, r.error, r.created_at, r.finished_at, r.stop_requested,
-       coalesce(s.step, 0) AS steps_done, coalesce(s.record ->> 'adapter_name', '') AS last_adapter
+       coalesce(s.step, 0) AS steps_done, coalesce(s.record ->> 'adapter_name', '') AS last_adapter,
+       coalesce((SELECT jsonb_agg(coalesce(e.record,
+                   jsonb_build_object('step', e.step, 'kind', e.kind, 'sampling_id', e.sampling_id)) ORDER BY e.step)
+                 FROM trainer.evaluations e WHERE e.run_id = r.run_id), '[]') AS curve
 FROM trainer.runs r
 LEFT JOIN LATERAL (SELECT step, record FROM trainer.steps WHERE run_id = r.run_id ORDER BY step DESC LIMIT 1) s ON true
 """
@@ -39,6 +42,10 @@ class RunRepository:
         """Runs that have not ended."""
         return await self._runs("WHERE r.finished_at IS NULL", ())
 
+    async def newest(self, limit: int) -> list[Run]:
+        """The newest runs."""
+        return [stored.run for stored in await self._runs("ORDER BY r.created_at DESC LIMIT %s", (limit,))]
+
     async def create(self, run_id: str, config: RunConfig) -> bool:
         """A new run at attempt 1; False when the id is taken."""
         return await self._changed(
@@ -47,12 +54,12 @@ class RunRepository:
             (run_id, Jsonb(config.model_dump(mode="json"))),
         )
 
-    async def next_attempt(self, run_id: str, attempt: int) -> bool:
+    async def next_attempt(self, run_id: str, attempt: int, config: RunConfig) -> bool:
         """Begin the attempt after `attempt`, which fences it; False when another caller was faster."""
         return await self._changed(
             "UPDATE trainer.runs SET attempt = attempt + 1, state = 'pending', stop_requested = false, error = '', "
-            "finished_at = NULL WHERE run_id = %s AND attempt = %s AND state <> 'done' RETURNING run_id",
-            (run_id, attempt),
+            "finished_at = NULL, config = %s WHERE run_id = %s AND attempt = %s AND state <> 'done' RETURNING run_id",
+            (Jsonb(config.model_dump(mode="json")), run_id, attempt),
         )
 
     async def request_stop(self, run_id: str) -> None:
@@ -76,6 +83,30 @@ class RunRepository:
                 "SELECT record FROM trainer.steps WHERE run_id = %s AND step > %s ORDER BY step", (run_id, after)
             )
             return [Step.model_validate(row["record"]) for row in await cursor.fetchall()]
+
+    async def events(self, run_id: str) -> list[RunEvent]:
+        """What was told of a run, oldest first."""
+        async with self._pool.connection() as connection:
+            cursor = await connection.execute(
+                "SELECT record FROM trainer.events WHERE run_id = %s ORDER BY event_id", (run_id,)
+            )
+            return [RunEvent.model_validate(row["record"]) for row in await cursor.fetchall()]
+
+    async def unmeasured(self) -> list[tuple[str, CurvePoint]]:
+        """Run and checkpoint of every evaluation without a result."""
+        async with self._pool.connection() as connection:
+            cursor = await connection.execute(
+                "SELECT run_id, step, kind, sampling_id FROM trainer.evaluations WHERE record IS NULL"
+            )
+            rows = await cursor.fetchall()
+        return [(str(row["run_id"]), CurvePoint(**{key: row[key] for key in row if key != "run_id"})) for row in rows]
+
+    async def measured(self, run_id: str, point: CurvePoint) -> None:
+        """Keep an evaluation's result."""
+        await self._changed(
+            "UPDATE trainer.evaluations SET record = %s WHERE run_id = %s AND step = %s AND kind = %s RETURNING run_id",
+            (Jsonb(point.model_dump(mode="json")), run_id, point.step, point.kind),
+        )
 
     async def _runs(self, condition: str, values: tuple[Any, ...]) -> list[StoredRun]:
         async with self._pool.connection() as connection:

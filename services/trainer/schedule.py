@@ -1,34 +1,57 @@
-"""Which prompts a step trains on: a pure function of (seed, step, band). A resume needs only the step number."""
+"""Which prompts a step trains on: a pure function of band, seed and place. A checkpoint holds the place."""
 
 import random
-from collections.abc import Iterator, Sequence
-from itertools import islice
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 
 
-def prompt_batches(band: Sequence[str], per_step: int, seed: int) -> Iterator[list[str]]:
-    """`per_step` distinct task ids for step 1, 2, …, without end.
+@dataclass(frozen=True)
+class Place:
+    """How far a run has come through its band."""
 
-    Passes over the shuffled band: no task comes again before every other one has come. A step that straddles two
-    passes takes from the new one only tasks that it does not hold yet. Raises ValueError when the band is smaller
-    than a step.
-    """
-    ordered = sorted(set(band))
-    if len(ordered) < per_step:
-        raise ValueError(f"the band holds {len(ordered)} tasks, a step takes {per_step} distinct ones")
-    draw = random.Random(seed)
-    waiting: list[str] = []
-    while True:
-        if len(waiting) < per_step:
-            held = set(waiting)
-            coming = draw.sample(ordered, len(ordered))
-            waiting += [task for task in coming if task not in held] + [task for task in coming if task in held]
-        yield waiting[:per_step]
-        waiting = waiting[per_step:]
+    passes: int = 0
+    """Passes over the band that have begun."""
+    waiting: tuple[str, ...] = ()
+    """Task ids of the present pass that no step has taken yet, in order."""
 
 
-def remaining_batches(band: Sequence[str], per_step: int, seed: int, done: int, steps: int) -> list[list[str]]:
-    """The batches of steps `done + 1` to `steps`. Raises ValueError as `prompt_batches`."""
-    return list(islice(prompt_batches(band, per_step, seed), done, steps))
+class Prompts:
+    """Passes over the shuffled band, without end: no task comes again before every other one has come."""
+
+    def __init__(self, band: Sequence[str], seed: int, place: Place = Place()) -> None:  # frozen
+        self._band = sorted(set(band))
+        self._seed = seed
+        self.place = place
+
+    def take(self, count: int, held: Collection[str] = ()) -> list[str]:
+        """The next `count` task ids that are not in `held`, which wait; fewer when the band has no more."""
+        taken: list[str] = []
+        waiting = list(self.place.waiting)
+        passes = self.place.passes
+        count = min(count, len(set(self._band) - set(held)))
+        while True:
+            barred = {*held, *taken}
+            fresh = list(dict.fromkeys(task for task in waiting if task not in barred))[: count - len(taken)]
+            taken += fresh
+            waiting = _without_first(waiting, fresh)
+            if len(taken) == count:
+                break
+            waiting += random.Random(f"{self._seed}:{passes}").sample(self._band, len(self._band))
+            passes += 1
+        self.place = Place(passes, tuple(waiting))
+        return taken
+
+
+def _without_first(waiting: list[str], taken: list[str]) -> list[str]:
+    """`waiting` without the first occurrence of each taken task: one that waits from two passes still comes twice."""
+    gone = set(taken)
+    left = []
+    for task in waiting:
+        if task in gone:
+            gone.discard(task)
+        else:
+            left.append(task)
+    return left
 
 
 def step_seed(seed: int, step: int) -> int:

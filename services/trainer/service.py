@@ -4,9 +4,11 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
+from services.trainer import metrics
+from services.trainer.curves import Curves
 from services.trainer.launcher import JobState, Launcher, LauncherUnavailable
 from services.trainer.repository import RunRepository, StoredRun
-from shared.contracts.trainer import Run, RunConfig, RunRequest, RunState, Step
+from shared.contracts.trainer import Run, RunConfig, RunEvent, RunRequest, RunState, Step
 from shared.errors import Conflict, NotFound, Unavailable
 
 log = logging.getLogger(__name__)
@@ -21,21 +23,27 @@ class RunService:
     """Runs, and the jobs behind them."""
 
     def __init__(
-        self, repository: RunRepository, launcher: Launcher, admit: Callable[[RunConfig], Awaitable[None]]
+        self,
+        repository: RunRepository,
+        launcher: Launcher,
+        admit: Callable[[RunConfig], Awaitable[None]],
+        curves: Curves,
     ) -> None:
         self._repository = repository
+        self._curves = curves
         self._launcher = launcher
         self._admit = admit
         self._submitting: set[str] = set()
+        self._shown: set[str] = set()
 
     async def start(self, request: RunRequest) -> Run:
-        """A new run, or the next attempt of an unfinished one whose job is gone.
+        """A new run, or the next attempt of an unfinished one whose job is gone; its guards may have changed.
 
         Raises Conflict for a known id with another config, Invalid as Admission, Unavailable without Ray.
         """
         stored = await self._repository.find(request.run_id)
         if stored is not None:
-            if stored.run.config != request.config:
+            if not _same_run(stored.run.config, request.config):
                 raise Conflict(_difference(request, stored.run))
             if stored.run.state is RunState.DONE or await self._is_at_work(stored.run):
                 return stored.run
@@ -51,11 +59,11 @@ class RunService:
             mine = await self._repository.create(request.run_id, request.config)
         else:
             await self._end_job(stored.run)
-            mine = await self._repository.next_attempt(request.run_id, stored.run.attempt)
+            mine = await self._repository.next_attempt(request.run_id, stored.run.attempt, request.config)
         run = await self.find(request.run_id)
         if mine:
             await self._submit(run)
-        elif run.config != request.config:
+        elif not _same_run(run.config, request.config):
             raise Conflict(_difference(request, run))
         return run
 
@@ -67,6 +75,28 @@ class RunService:
         """Steps above `after`. Raises NotFound."""
         await self._stored(run_id)
         return await self._repository.steps(run_id, after)
+
+    async def newest(self, limit: int) -> list[Run]:
+        """The newest runs."""
+        return await self._repository.newest(limit)
+
+    async def events(self, run_id: str) -> list[RunEvent]:
+        """What was told of it. Raises NotFound."""
+        await self._stored(run_id)
+        return await self._repository.events(run_id)
+
+    async def log(self, run_id: str) -> str:
+        """The end of its newest job's log, without secrets. Raises NotFound, Unavailable."""
+        run = (await self._stored(run_id)).run
+        try:
+            return await self._launcher.log_tail(run_id, run.attempt)
+        except LauncherUnavailable as error:
+            raise Unavailable(f"{error}. The run and its steps are kept") from error
+
+    async def resume(self, run_id: str) -> Run:
+        """The next attempt of an unfinished run, as it was configured. Raises as `start`."""
+        stored = await self._stored(run_id)
+        return await self.start(RunRequest(run_id=run_id, config=stored.run.config))
 
     async def stop(self, run_id: str) -> Run:
         """End a run after the step in progress, or at once when it has not begun. Raises NotFound, Unavailable."""
@@ -82,17 +112,28 @@ class RunService:
         """Notice jobs that died, for as long as the service lives."""
         while True:
             try:
-                for stored in await self._repository.active():
+                active = await self._repository.active()
+                self._forget_all_but({stored.run.run_id for stored in active})
+                for stored in active:
                     if stored.run.run_id not in self._submitting:
                         await self._look_at(stored)
+                await self._curves.read()
             except LauncherUnavailable as error:
                 log.warning("%s; runs stay as they are until it answers", error)
             except Exception:  # e.g. the database restarts: the watch must outlive it
                 log.exception("could not look at the jobs")
             await asyncio.sleep(WATCH_SECONDS)
 
+    def _forget_all_but(self, active: set[str]) -> None:
+        for run_id in self._shown - active:
+            metrics.forget(run_id)
+        self._shown &= active
+
     async def _look_at(self, stored: StoredRun) -> None:
         run = stored.run
+        if newest := await self._repository.steps(run.run_id, run.steps_done - 1):
+            metrics.show(run.run_id, newest[-1])
+            self._shown.add(run.run_id)
         job = await self._launcher.state(run.run_id, run.attempt)
         if job is JobState.ALIVE:
             return
@@ -100,7 +141,7 @@ class RunService:
         if again is None or again.run.state not in _ACTIVE or again.run.attempt != run.attempt:
             return
         tail = await self._launcher.log_tail(run.run_id, run.attempt)
-        await self._repository.finish(run.run_id, run.attempt, RunState.FAILED, _death(job, run, tail))
+        await self._repository.finish(run.run_id, run.attempt, RunState.FAILED, _death(job, again.run, tail))
 
     async def _is_at_work(self, run: Run) -> bool:
         if run.state not in _ACTIVE:
@@ -130,6 +171,11 @@ class RunService:
         if stored is None:
             raise NotFound(f"no run {run_id!r}")
         return stored
+
+
+def _same_run(one: RunConfig, other: RunConfig) -> bool:
+    """Whether two configs train alike: what guards do may change, a run that one stopped has to be able to go on."""
+    return one.model_copy(update={"guards": {}}) == other.model_copy(update={"guards": {}})
 
 
 def _difference(request: RunRequest, run: Run) -> str:

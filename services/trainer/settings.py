@@ -3,8 +3,9 @@
 import json
 import os
 from pathlib import Path
+from typing import Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from shared.settings import ArtifactSettings, DatabaseSettings, ServiceSettings
 
@@ -44,7 +45,16 @@ class JobSettings(TrainingSettings):
 class TrainerSettings(ServiceSettings, TrainingSettings):
     """The trainer: `/v1/runs`, each run a Ray job."""
 
-    ray_dashboard_url: str = Field(description="address of the Ray dashboard, which takes jobs")
+    ray_dashboard_url: str | None = Field(default=None, description="address of the Ray dashboard, which takes jobs")
+    rayjob_template: Path | None = Field(
+        default=None, description="in a cluster with KubeRay: JSON of the RayJob to make for each attempt of a run"
+    )
+
+    @model_validator(mode="after")
+    def _one_launcher(self) -> Self:
+        if (self.ray_dashboard_url is None) == (self.rayjob_template is None):
+            raise ValueError("set either SQLCLIMB_RAY_DASHBOARD_URL or SQLCLIMB_RAYJOB_TEMPLATE")
+        return self
 
     def for_job(self) -> JobSettings:
         """The part of these settings that a job needs."""

@@ -7,7 +7,7 @@ from typing import TypedDict
 
 from services.trainer.failures import Fenced, RunFailed
 from services.trainer.settings import JobSettings
-from shared.contracts.trainer import RunConfig, RunState
+from shared.contracts.trainer import EventKind, RunConfig, RunState
 from shared.telemetry import configure_logging
 
 log = logging.getLogger(__name__)
@@ -33,6 +33,7 @@ def train_in_worker(arguments: WorkerArguments) -> None:
 
     from services.trainer.attempt import Attempt
     from services.trainer.records import RunRecords
+    from services.trainer.workers import by_first
 
     settings = JobSettings.read(Path(arguments["settings_file"]) if arguments["settings_file"] else None)
     torch.set_num_threads(settings.learner_threads)  # Ray allows one a reserved CPU, and we reserve a sliver
@@ -40,8 +41,13 @@ def train_in_worker(arguments: WorkerArguments) -> None:
     records = RunRecords(settings.db.get_secret_value(), arguments["run_id"], arguments["attempt"])
     try:
         try:
-            done = Attempt(settings, config, records).run()
-            records.finish(RunState.DONE if done >= config.steps else RunState.STOPPED)
+            attempt = Attempt(settings, config, records)
+            done = attempt.run()
+            state = RunState.DONE if done >= config.steps else RunState.STOPPED
+            by_first(
+                lambda: attempt.watch.tell(EventKind.ENDED, attempt.watch.stopped or f"{state} after {done} steps")
+            )
+            records.finish(state, attempt.watch.stopped if state is RunState.STOPPED else "")
         except Fenced:
             raise
         except RunFailed as error:

@@ -11,6 +11,9 @@ from services.verifier.statement import Analysis
 from services.verifier.verdicts import Judgement
 from shared.contracts.verifier import Execution, Status, Verdict, VerifyItem
 
+SYNTAX_ERROR = "42601"
+"""What Postgres answers to a statement that does not parse."""
+
 
 def verdict_of(
     rules: Rules, item: VerifyItem, sql: str, judgement: Judgement, exec_ms: float | None, analysis: Analysis
@@ -23,6 +26,7 @@ def verdict_of(
         reward=rules.reward(judgement.status, analysis.reads_table),
         sql=sql,
         reason=judgement.reason,
+        sqlstate=judgement.sqlstate,
         rows=main.rows if main else None,
         gold_rows=main.gold_rows if main else None,
         exec_ms=exec_ms,
@@ -40,8 +44,14 @@ def verdict_without_running(
         status, reason = Status.REFUSED, f"the statement {refused}"
     else:
         status, reason = Status.SQL_ERROR, analyses[found.sql].syntax_error or "syntax error"
-    earned = rules.reward(status, False)
-    return Verdict(item_id=item.item_id, status=status, reward=earned, sql=found.sql, reason=reason)
+    return Verdict(
+        item_id=item.item_id,
+        status=status,
+        reward=rules.reward(status, False),
+        sql=found.sql,
+        reason=reason,
+        sqlstate=SYNTAX_ERROR if status is Status.SQL_ERROR else None,
+    )
 
 
 def execution_of(seed: str, outcomes: Sequence[Outcome]) -> Execution:

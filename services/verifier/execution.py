@@ -55,6 +55,8 @@ class Outcome:
     exec_ms: float = 0.0
     failure: Failure | None = None
     reason: str = ""
+    sqlstate: str | None = None
+    """Postgres' code of an SQL error."""
     crashed: bool = False
     """Its session ended under it: the backend or the whole server died."""
 
@@ -92,7 +94,7 @@ def _failure(session: Session, error: psycopg.Error) -> Outcome:
     if crashed or (state or "080").startswith(_INFRASTRUCTURE):
         reason = f"the sandbox's Postgres failed: {_first_line(error)}"
         return Outcome(failure=Failure.INFRASTRUCTURE, reason=reason, crashed=crashed)
-    return Outcome(failure=Failure.SQL_ERROR, reason=_first_line(error))
+    return Outcome(failure=Failure.SQL_ERROR, reason=_first_line(error), sqlstate=state)
 
 
 def _first_line(error: psycopg.Error) -> str:

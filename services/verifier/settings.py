@@ -2,9 +2,9 @@
 
 import os
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from services.verifier.sandbox.local import TOTAL_BYTES
 from shared.settings import DomainSettings, ServiceSettings
@@ -22,6 +22,11 @@ class VerifierSettings(DomainSettings, ServiceSettings):
     isolation: Literal["bubblewrap", "process"] | None = Field(
         default=None, description="how sandboxes are kept in; unset: bubblewrap where it works, else process"
     )
+    pod_template: Path | None = Field(
+        default=None, description="JSON of the Pod to make for each sandbox; unset: sandboxes are processes here"
+    )
+    pod_name: str = Field(default="", description="with pod_template: the name of this verifier's own Pod")
+    pod_uid: str = Field(default="", description="with pod_template: the uid of this verifier's own Pod")
     row_cap: int = Field(default=200, ge=1, le=10_000, description="rows a result may have")
     result_bytes: int = Field(default=1_000_000, ge=1_000, description="bytes of text a result may have")
     sandbox_memory_bytes: int = Field(
@@ -55,3 +60,9 @@ class VerifierSettings(DomainSettings, ServiceSettings):
         if len(os.fsencode(absolute)) > LONGEST_FOLDER:
             raise ValueError(f"{absolute} is too long for Unix sockets below it: at most {LONGEST_FOLDER} bytes")
         return absolute
+
+    @model_validator(mode="after")
+    def _owned(self) -> Self:
+        if self.pod_template is not None and not (self.pod_name and self.pod_uid):
+            raise ValueError("pod_template needs SQLCLIMB_POD_NAME and SQLCLIMB_POD_UID: sandboxes end with that Pod")
+        return self

@@ -27,6 +27,8 @@ class Judgement:
     """Index of the gold that this speaks of: the one that matched, or the closest."""
     difference: Difference = Difference.NONE
     """On the last of `seeds`."""
+    sqlstate: str | None = None
+    """Of a statement that Postgres refused on the main seed."""
 
 
 @dataclass(frozen=True)
@@ -127,7 +129,8 @@ def _judge_one(
                 # It answers on the main seed, so failing on another one is being wrong there, not failing to run.
                 status = Status.MISMATCH if status is Status.SQL_ERROR else status
                 reason = f"right on the main seed, not on seed {seed}: {reason}"
-            return Judgement(status, reason, results, index, difference)
+            sqlstate = outcome.sqlstate if status is Status.SQL_ERROR else None
+            return Judgement(status, reason, results, index, difference, sqlstate)
     return Judgement(Status.MATCH, f"same result as the gold on {len(results)} seed(s)", results, index)
 
 

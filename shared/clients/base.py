@@ -80,21 +80,35 @@ class ServiceClient:
         answer: type[Answer],
         body: BaseModel | None = None,
         params: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
     ) -> Answer:
-        """One call. Raises ServiceProblem for a problem answer, ServiceUnreachable when no answer came."""
-        response = await self.send(method, path, body, params)
-        return answer.model_validate_json(response.content)
+        """One call. Raises ServiceProblem for a problem answer, ServiceUnreachable when no answer of its kind came."""
+        response = await self.send(method, path, body, params, headers)
+        try:
+            return answer.model_validate_json(response.content)
+        except ValidationError as error:
+            kind = response.headers.get("content-type", "nothing")
+            raise ServiceUnreachable(
+                f"{self.service} at {self.url} answers {path} with {kind}, which is no {answer.__name__}: "
+                "is that its address, and are both of one version?"
+            ) from error
 
     async def send(
-        self, method: str, path: str, body: BaseModel | None = None, params: Mapping[str, Any] | None = None
+        self,
+        method: str,
+        path: str,
+        body: BaseModel | None = None,
+        params: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
     ) -> httpx.Response:
         """As `call`, the raw response. A service that says 429 with Retry-After is asked again after that time."""
         content = None if body is None else body.model_dump_json(exclude_none=True)
-        headers = {} if content is None else {"content-type": "application/json"}
+        sent = {} if content is None else {"content-type": "application/json"}
+        sent |= headers or {}
         try:
             async for attempt in stamina.retry_context(on=_again, attempts=UNREACHABLE_ATTEMPTS):
                 with attempt:
-                    response = await self._http.request(method, path, content=content, headers=headers, params=params)
+                    response = await self._http.request(method, path, content=content, headers=sent, params=params)
                     if response.status_code == 429 and response.headers.get("retry-after", "").isdigit():
                         raise _Busy(response)
         except httpx.TransportError as error:
@@ -116,18 +130,24 @@ class ServiceClient:
             if response.status_code >= 400:
                 await response.aread()
             raise_for_problem(response)
-            rest = b""
-            async for chunk in response.aiter_bytes():  # `aiter_lines` also splits at U+0085 and such inside a reply
-                *lines, rest = (rest + chunk).split(b"\n")
-                for line in lines:
-                    if line:
-                        yield line
+            async for line in split_lines(response):
+                yield line
 
     def unreachable(self, error: Exception) -> ServiceUnreachable:
         """What to raise when no usable answer came."""
         return ServiceUnreachable(
             f"{self.service} at {self.url} gave no answer ({type(error).__name__}): is it up? `sqlclimb status` tells"
         )
+
+
+async def split_lines(response: httpx.Response) -> AsyncIterator[bytes]:
+    """The lines of a streamed answer that hold anything, as they come. Raises httpx.TransportError when it is cut."""
+    rest = b""
+    async for chunk in response.aiter_bytes():  # `aiter_lines` also splits at U+0085 and such inside a reply
+        *lines, rest = (rest + chunk).split(b"\n")
+        for line in lines:
+            if line:
+                yield line
 
 
 def raise_for_problem(response: httpx.Response) -> None:

@@ -7,6 +7,7 @@ from pydantic import TypeAdapter
 from shared.clients.base import ServiceClient
 from shared.contracts.measuring import Band, BandRequest, Delta, DeltaRequest, Replay, Report, Scan
 from shared.contracts.rollout import (
+    ENDPOINT_KEY_HEADER,
     BatchEnd,
     BatchGroup,
     BatchLine,
@@ -26,9 +27,10 @@ class RolloutClient(ServiceClient):
 
     service = "rollout"
 
-    async def start(self, request: SamplingRequest) -> Sampling:
-        """Start or resume a sampling."""
-        return await self.call("POST", "/v1/samplings", Sampling, request)
+    async def start(self, request: SamplingRequest, api_key: str | None = None) -> Sampling:
+        """Start or resume a sampling; `api_key` is of its endpoint."""
+        headers = {} if api_key is None else {ENDPOINT_KEY_HEADER: api_key}
+        return await self.call("POST", "/v1/samplings", Sampling, request, headers=headers)
 
     async def sampling(self, sampling_id: str) -> Sampling:
         """How it stands."""

@@ -4,17 +4,22 @@ The OpenAI routes (`/v1/models`, `/v1/chat/completions`, `/v1/completions`) keep
 `return_token_ids`. Every generation response carries the headers below.
 """
 
+from datetime import datetime
 from enum import StrEnum
 
 from pydantic import Field
 
 from shared.contracts.base import Contract, Sha256
+from shared.contracts.measuring import Delta
 
 SERVED_MODEL_HEADER = "x-sqlclimb-served-model"
 """The name under which the engine served the request."""
 
 ADAPTER_DIGEST_HEADER = "x-sqlclimb-adapter-digest"
 """The served adapter's digest; the literal `base` when no adapter was applied."""
+
+GROUP_HEADER = "x-sqlclimb-group"
+"""A request's header: requests of one model and one value go to one replica, whose prefix cache holds their prompt."""
 
 
 class ProbeSequence(Contract):
@@ -49,7 +54,9 @@ class AdapterRequest(Contract):
     Idempotent: the same name and digest again makes sure that the adapter is loaded (it may have been unloaded).
     """
 
-    uri: str = Field(description="folder with adapter_model.safetensors and adapter_config.json (fsspec URI)")
+    uri: str = Field(
+        description="folder with adapter_model.safetensors and adapter_config.json, or a zip or tar of one (fsspec URI)"
+    )
     base: str = Field(description="served name of the base model the adapter was trained on")
     digest: Sha256 = Field(description="`shared.artifacts.adapter_digest` of the tensors")
     kind: AdapterKind = AdapterKind.TRAINED
@@ -61,6 +68,7 @@ class AdapterState(StrEnum):
 
     LOADING = "loading"
     READY = "ready"  # every replica serves it and its probe passed
+    RESTORING = "restoring"  # it was ready; a replica that restarted or joined is being given it, the others serve it
     REFUSED = "refused"  # never served; `reason` says why
     UNLOADED = "unloaded"  # was ready; put it again to serve it again
 
@@ -87,6 +95,10 @@ class Adapter(Contract):
     state: AdapterState
     reason: str = ""
     tensors_placed: int = 0
+    translated: bool = Field(
+        default=False, description="its files were rewritten in the base's names (GET …/files?layout=vllm)"
+    )
+    pinned: bool = Field(default=False, description="never unloaded to make room; an alias keeps its adapter too")
     probe: ProbeResult | None = None
     load_ms: float | None = None
 
@@ -98,3 +110,77 @@ class AdapterList(Contract):
     model: str = Field(default="", description="folder or name the base was loaded from; empty when not told")
     max_lora_rank: int | None = Field(default=None, description="largest LoRA rank served; None when not told")
     adapters: list[Adapter]
+
+
+class Layout(StrEnum):
+    """Of the files that `GET /v1/adapters/{name}/files` answers as a tar."""
+
+    PEFT = "peft"  # as they were trained and published: transformers + PEFT load them
+    VLLM = "vllm"  # in the names of the base's checkpoint: plain vLLM applies every tensor
+
+
+class Upload(Contract):
+    """`POST /v1/uploads` of a zip or tar of an adapter's folder: what to name as `uri` of a publish."""
+
+    uri: str
+
+
+class AliasRequest(Contract):
+    """`PUT /v1/aliases/{name}`: move the name an application calls to a policy whose gain was measured.
+
+    Needs the `admin` scope: a run's own token must not move what applications call. The delta is of the policy the
+    alias names now (`base` for a new alias) against the new one, and it must have moved.
+    """
+
+    policy: str = Field(description="`<run>@<step>`; it is served everywhere before the alias moves")
+    delta: Delta
+
+
+class Alias(Contract):
+    """`GET /v1/aliases/{name}`; `POST /v1/aliases/{name}/rollback` undoes the newest move."""
+
+    name: str
+    policy: str
+    model: str = Field(description="served name that answers now")
+    delta: Delta = Field(description="what it was moved for")
+    previous: str | None = Field(description="policy that a rollback goes back to; None: it would remove the alias")
+    moved_at: datetime
+
+
+class AliasList(Contract):
+    """`GET /v1/aliases`, by name."""
+
+    aliases: list[Alias]
+
+
+class ReplicaState(StrEnum):
+    """What the gateway does with a replica."""
+
+    SERVING = "serving"
+    RESTORING = "restoring"  # it answers but lacks ready adapters: others are asked first
+    AWAY = "away"  # it does not answer; `reason` is its own error where it told one
+    LEAVING = "leaving"  # discovery no longer lists it: requests in flight end, new ones go elsewhere
+
+
+class ReplicaStatus(Contract):
+    """One engine replica, as seen at most a second ago. Counts are of sequences: a request with n = 8 is 8."""
+
+    replica: str = Field(description="host:port; `GET /v1/replicas/{replica}/metrics` answers vLLM's own metrics")
+    state: ReplicaState
+    reason: str = ""
+    adapters: int = Field(description="adapters proven there now")
+    in_flight: int = Field(description="sequences that this gateway has there now")
+    limit: int = Field(description="the most it sends there; beyond that it answers 429")
+    running: int = Field(default=0, description="sequences in the engine's batch, of all callers")
+    waiting: int = Field(default=0, description="sequences queued in the engine")
+    kv_use: float = Field(default=0.0, description="share of the KV cache in use, 0 to 1")
+
+
+class Pressure(Contract):
+    """`GET /v1/pressure`: how busy the engines are. Scope `sample`."""
+
+    replicas: list[ReplicaStatus]
+    serving: int = Field(description="replicas that take new requests; 0: everything waits")
+    running: int = Field(description="sum over serving replicas")
+    waiting: int = Field(description="sum over serving replicas; above 0 more requests only lengthen the queue")
+    kv_use: float = Field(description="the fullest serving replica's, 0 to 1")

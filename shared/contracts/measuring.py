@@ -6,7 +6,7 @@ from pydantic import Field, model_validator
 
 from shared.contracts.base import Contract, Identifier
 from shared.contracts.rollout import SamplingState
-from shared.contracts.verifier import Explanation, Status, Verdict
+from shared.contracts.verifier import Explanation, Profile, Status, Verdict
 
 
 class Replay(Contract):
@@ -60,7 +60,8 @@ class ReportLine(Contract):
     """One sampling's figures over all its tasks, or over one slice of them."""
 
     slice: str = Field(description="`all`, `difficulty=easy`, `archetype=window`, …")
-    tasks: int
+    asked: int = Field(description="tasks the sampling asks")
+    tasks: int = Field(description="of those, with a scored sample: what pass@1 is a mean over")
     rows: int
     unscorable: int
     pass_at_1: Estimate
@@ -69,6 +70,9 @@ class ReportLine(Contract):
     headroom: float = Field(description="pass@k - pass@1")
     no_sql: float
     sql_error: float
+    sql_error_classes: dict[str, float] = Field(
+        description="share by the first two characters of SQLSTATE, `unknown` for rows from before it was kept"
+    )
     mismatch: float
     refused: float
     timeout: float
@@ -76,7 +80,11 @@ class ReportLine(Contract):
     thought: float = Field(description="share of replies that hold a thinking block")
     distinct: float = Field(description="mean share of distinct replies in a group")
     median_tokens: float
-    short_tasks: int = Field(description="tasks with fewer than k scored samples")
+    median_sample_ms: float = Field(description="wall milliseconds from asking a group to its replies")
+    short_tasks: int = Field(
+        description="tasks with fewer than k scored samples; while the sampling runs, of those with a row"
+    )
+    pass_at_1_short_failed: float = Field(description="pass@1 if every sample that these tasks miss were a failure")
     detectable_effect: float = Field(description="smallest paired pass@1 delta this task count can detect (80 % power)")
 
 
@@ -88,6 +96,7 @@ class Report(Contract):
     adapter_digest: str
     k: int
     temperature: float
+    profile: Profile
     state: SamplingState
     lines: list[ReportLine] = Field(description="`all` first")
 
@@ -99,6 +108,7 @@ class BandRequest(Contract):
     sampling_id: Identifier
     low: float = Field(default=0.1, ge=0, le=1)
     high: float = Field(default=0.9, ge=0, le=1)
+    for_policy: str = Field(default="base", description="the policy that will be trained on it, `base` or RUN@STEP")
 
     @model_validator(mode="after")
     def _ordered(self) -> "BandRequest":
@@ -121,6 +131,10 @@ class Band(Contract):
     considered: int
     below: int
     above: int
+    previous: str | None = Field(default=None, description="the domain's last band before this one")
+    shared: int = Field(default=0, description="tasks that are in the previous band too")
+    previous_size: int = 0
+    warnings: list[str] = Field(default_factory=list, description="why training on it may do little")
 
 
 class DeltaRequest(Contract):
@@ -128,6 +142,7 @@ class DeltaRequest(Contract):
 
     before: list[Identifier] = Field(min_length=1, description="sampling ids, or one policy: its newest evaluation")
     after: list[Identifier] = Field(min_length=1)
+    domain: Identifier | None = Field(default=None, description="where a policy's evaluation is looked for; None: any")
     seed: int = 0
 
     @model_validator(mode="after")
@@ -163,6 +178,18 @@ class DeltaLine(Contract):
     p_value: float = Field(description="two-sided sign-flip p-value")
 
 
+class Flip(Contract):
+    """A task whose pass rate changed by half or more."""
+
+    task_id: str
+    question: str
+    before: float = Field(description="pass rate")
+    after: float
+    row_id: int | None = Field(
+        description="a row that failed on the worse side, for `POST /v1/rows/{id}/replay`; None: none did"
+    )
+
+
 class Delta(Contract):
     """`POST /v1/deltas` answer."""
 
@@ -179,3 +206,4 @@ class Delta(Contract):
     lines: list[DeltaLine] = Field(description="overall pass@1 first")
     gained: list[str] = Field(description="ids of tasks whose pass rate rose by half or more")
     lost: list[str]
+    flips: list[Flip] = Field(default_factory=list, description="the gained tasks, then the lost ones")

@@ -2,9 +2,9 @@
 
 from datetime import datetime
 from enum import StrEnum
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from shared.contracts.base import Contract, Identifier
 from shared.contracts.tasks import Split
@@ -28,7 +28,11 @@ class SamplingParameters(Contract):
     temperature: float = Field(default=0.7, ge=0, le=2)
     top_p: float = Field(default=0.95, gt=0, le=1)
     max_tokens: int = Field(default=4096, ge=1, description="reply budget in tokens")
-    seed: int = Field(default=0, description="recorded, and tells two samplings apart; not yet sent to the engine")
+    seed: int = Field(
+        default=0,
+        description="recorded, and tells two samplings apart. No engine gets it: vLLM on a CPU can die of a seeded "
+        "request, and batching makes equal seeds differ anyway. Two samplings with one seed are two draws",
+    )
 
 
 class Purpose(StrEnum):
@@ -39,13 +43,40 @@ class Purpose(StrEnum):
     BATCH = "batch"  # one training step
 
 
+class EndpointApi(StrEnum):
+    """Which API an endpoint speaks."""
+
+    OPENAI = "openai"  # chat completions
+    ANTHROPIC = "anthropic"  # messages
+
+
+class ModelEndpoint(Contract):
+    """A model that somebody else serves. Its key is no part of it: see `ENDPOINT_KEY_HEADER`."""
+
+    url: str = Field(
+        pattern=r"^https?://[^\s@?#]+$", max_length=500, description="of the API, OpenAI's with its /v1; no password"
+    )
+    model: str = Field(min_length=1, max_length=200, description="as the endpoint calls it")
+    api: EndpointApi = EndpointApi.OPENAI
+    with_key: bool = Field(default=False, description="calls carry an API key, which comes beside the request")
+    concurrency: int = Field(default=8, ge=1, le=256, description="requests in flight at most, of one worker")
+
+
+ENDPOINT_POLICY_PREFIX = "endpoint:"
+"""Before the model's name, it stands where a policy's name would."""
+
+ENDPOINT_KEY_HEADER = "x-endpoint-key"
+"""Of `POST /v1/samplings`: the API key of the request's endpoint. Held in memory, never written anywhere."""
+
+
 class SamplingRequest(Contract):
     """`POST /v1/samplings`. Under a known id with an equal body it resumes; with another body it is a 409."""
 
     sampling_id: Identifier
     purpose: Purpose = Purpose.EVALUATION
     domain: Identifier
-    policy: str = Field(default="base", description="`base` or `<run>@<step>`")
+    policy: str = Field(default="base", description="`base` or `<run>@<step>`; with `endpoint`, left out")
+    endpoint: ModelEndpoint | None = Field(default=None, description="sample this model instead of one served here")
     regime: Regime = Regime()
     parameters: SamplingParameters = SamplingParameters()
     profile: Profile = Field(default=Profile.STANDARD, description="comparison rule of its verdicts")
@@ -53,6 +84,25 @@ class SamplingRequest(Contract):
     fold: int | None = Field(default=None, ge=0, le=1, description="only this half of the split")
     limit: int | None = Field(default=None, ge=1, description="at most this many tasks, a seeded draw")
     task_ids: list[str] | None = Field(default=None, description="exactly these tasks (`split`, `limit` are ignored)")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _named_by_its_endpoint(cls, data: Any) -> Any:
+        """With an endpoint, the policy's name is that of its model."""
+        endpoint = data.get("endpoint") if isinstance(data, dict) else None
+        model = endpoint.get("model") if isinstance(endpoint, dict) else getattr(endpoint, "model", None)
+        if model is None:
+            return data
+        named = f"{ENDPOINT_POLICY_PREFIX}{model}"
+        if data.get("policy", named) != named:
+            raise ValueError(f"`policy` and `endpoint` exclude each other: leave out `policy`, it becomes {named!r}")
+        return {**data, "policy": named}
+
+    @model_validator(mode="after")
+    def _no_thinking_elsewhere(self) -> "SamplingRequest":
+        if self.endpoint is not None and self.regime.thinking:
+            raise ValueError("`regime.thinking` has no effect at an endpoint: switch thinking on or off there")
+        return self
 
 
 class SamplingState(StrEnum):
@@ -71,6 +121,7 @@ class Progress(Contract):
     wanted: int
     landed: int
     rerolled: int = Field(description="samples asked for again after an infrastructure failure")
+    rerolls: dict[str, int] = Field(default_factory=dict, description="the same by reason")
     lost: dict[str, int] = Field(description="reason to count of samples given up")
     rows_per_second: float
     tokens_per_second: float
@@ -134,8 +185,12 @@ class Row(Contract):
     sql: str | None
     reason: str
     served_model: str
-    adapter_digest: str = Field(description="as reported by the engine's gateway")
+    adapter_digest: str = Field(description="as reported by the engine's gateway; `endpoint` for another's model")
     landed_at: datetime
+    sqlstate: str | None = Field(default=None, description="Postgres' code of an `sql_error`")
+    reported_tokens: int | None = Field(
+        default=None, description="reply tokens as an endpoint counts them: it gave no token ids, the row cannot train"
+    )
 
 
 class BatchRequest(Contract):
@@ -147,6 +202,9 @@ class BatchRequest(Contract):
     run_id: Identifier
     attempt: int = Field(ge=1, description="grows by one each time the run's job starts; fences older ones")
     step: int = Field(ge=0)
+    refill: int = Field(
+        default=0, ge=0, description="0: the step's own prompts; n: its n-th refill, after groups that teach nothing"
+    )
     domain: Identifier
     policy: str = Field(description="`base` or `<run>@<step>`")
     adapter_digest: str = Field(description="digest the trainer expects to be served; `base` for none")
@@ -188,6 +246,7 @@ class BatchEnd(Contract):
     sample_seconds: float = Field(description="wall time in the engine, longest group")
     verify_seconds: float = Field(description="wall time in the verifier, summed over groups")
     replayed_rows: int = Field(description="rows that had already landed in the ledger")
+    lost: dict[str, int] = Field(default_factory=dict, description="reason to count of samples that never came")
 
 
 BatchLine = Annotated[BatchGroup | BatchEnd, Field(discriminator="kind")]

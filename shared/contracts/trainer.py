@@ -2,6 +2,7 @@
 
 from datetime import datetime
 from enum import StrEnum
+from typing import Literal
 
 from pydantic import Field
 
@@ -38,6 +39,63 @@ class AdvantageScale(StrEnum):
     BATCH = "batch"  # the whole batch's: a group counts by how much its rewards differ
 
 
+class Loss(StrEnum):
+    """The policy loss, as TRL computes it."""
+
+    DAPO = "dapo"  # every token of the batch counts alike
+    GRPO = "grpo"  # every reply counts alike, its tokens share its weight: short replies' tokens weigh more
+    BNPO = "bnpo"  # as dapo, but within one forward: depends on how the batch is cut
+    DR_GRPO = "dr_grpo"  # tokens over the fixed reply budget: no bias by length
+    CISPO = "cispo"  # the capped ratio weighs the log-probability: no token is dropped by clipping
+    SAPO = "sapo"  # a soft gate in place of the clip
+    GSPO = "gspo"  # grpo with one importance ratio a reply
+
+
+class SharedPrompt(StrEnum):
+    """Whether a group's prompt is forwarded once."""
+
+    AUTO = "auto"  # where the model's cache allows it; else the run says why not
+    ON = "on"  # refused where it does not
+    OFF = "off"
+
+
+class GuardName(StrEnum):
+    """What watches over a run; each is a lesson that cost somebody a night."""
+
+    HEADROOM = "headroom"  # pass@k - pass@1 of the policy: what RL can amplify
+    ZERO_VARIANCE = "zero_variance"  # share of groups that teach nothing
+    SYNC = "sync"  # the policy sampled is the policy trained
+    SERVED = "served"  # what is served scores as it did in training
+    TRUNCATION = "truncation"  # share of replies that the budget cuts
+    BUDGET = "budget"  # share of samples lost to their deadline
+    FIRST_REPLY = "first_reply"  # one assistant turn a row
+    UNSCORABLE = "unscorable"  # share of samples the infrastructure lost
+    STALLED = "stalled"  # reward and KL no longer move
+    GENERALIZATION = "generalization"  # training reward rises, the holdout does not
+    SATURATED = "saturated"  # two checkpoints alike
+    MEMORY = "memory"  # estimate against what the machine has
+    NO_SQL = "no_sql"  # share of replies without a statement
+
+
+class GuardAction(StrEnum):
+    """What a guard that fires does."""
+
+    STOP = "stop"  # the run ends after the step; `unscorable` pauses first, `memory` and `headroom` refuse the start
+    WARN = "warn"  # an event; the run goes on
+    OFF = "off"
+
+
+class EvaluationPlan(Contract):
+    """Which checkpoints are measured on the holdout as the run goes, and how."""
+
+    every: int = Field(default=0, ge=0, description="steps between two measured checkpoints; 0: none")
+    limit: int | None = Field(default=None, ge=1, description="at most this many tasks, a seeded draw")
+    k: int = Field(default=4, ge=1, le=64)
+    temperature: float = Field(default=0.7, ge=0, le=2)
+    top_p: float = Field(default=0.95, gt=0, le=1)
+    max_tokens: int = Field(default=4096, ge=1)
+
+
 class RunConfig(Contract):
     """Everything that decides a run."""
 
@@ -53,12 +111,28 @@ class RunConfig(Contract):
     advantages: AdvantageScale = Field(
         default=AdvantageScale.GROUP, description="what a group's rewards are divided by"
     )
+    loss: Loss = Loss.DAPO
+    shared_prompt: SharedPrompt = SharedPrompt.AUTO
     lora: LoraConfig = LoraConfig()
     beta: float = Field(default=0.0, ge=0)
     epsilon_high: float = Field(default=0.28, gt=0)
     importance_cap: float = Field(default=2.0, gt=1)
     temperature: float = Field(default=1.0, gt=0)
     max_tokens: int = Field(default=4096, ge=1)
+    start_from: str = Field(default="base", description="`base` or `<run>@<step>`: the adapter whose LoRA goes on")
+    run_ahead: int = Field(
+        default=1, ge=0, le=1, description="steps by which generation runs ahead of learning; 0: on-policy"
+    )
+    refills: int = Field(
+        default=4, ge=0, le=16, description="rounds a step in which groups that teach nothing give way to other prompts"
+    )
+    evaluation: EvaluationPlan = EvaluationPlan()
+    guards: dict[GuardName, GuardAction] = Field(
+        default_factory=dict, description="other than the guards' own actions; may change when a run is resumed"
+    )
+    kernels: list[str] = Field(
+        default_factory=list, description="Python modules that the model's layers need; a missing one fails the start"
+    )
     workers: int = Field(default=1, ge=1, description="Ray Train workers")
     seed: int = 0
     profile: Profile = Field(default=Profile.STANDARD, description="comparison rule of the reward")
@@ -83,13 +157,14 @@ class RunState(StrEnum):
 
 
 class StepSeconds(Contract):
-    """Where a step's wall time went."""
+    """Where a step's wall time went. What generation did while the step before learnt is not waited for."""
 
     sample: float
     verify: float
     learn: float
     publish: float
     total: float
+    generation: float = Field(default=0.0, description="from asking for the step's samples to having them all")
 
 
 class Step(Contract):
@@ -107,11 +182,64 @@ class Step(Contract):
     completion_tokens: float = Field(description="mean length")
     cut: float = Field(description="share stopped by the token budget")
     unscorable: int
+    effective_sample_size: float | None = Field(
+        default=None, description="of the capped importance weights, as a share of the tokens: (sum w)^2 / (n sum w^2)"
+    )
+    staleness: int = Field(default=0, description="updates between the policy that was sampled and the one trained")
+    samples: int = Field(default=0, description="asked for, refills included; the shares above are of all that came")
+    refilled: int = Field(default=0, description="groups that taught nothing and gave way to another prompt")
+    matched: float = Field(default=0.0, description="share of scored samples with verdict `match`")
+    no_sql: float = Field(default=0.0, description="share of scored samples without a statement")
+    extra_turns: float = Field(default=0.0, description="share of replies that go on after their end of turn")
+    lost: dict[str, int] = Field(default_factory=dict, description="reason to count of samples that never came")
     adapter_name: str = Field(description="the adapter this step published")
     probe: str = Field(description="`|served-trainer| / |base-trainer|` as the gateway measured it")
     seconds: StepSeconds
     attempt: int
     at: datetime
+
+
+class EventKind(StrEnum):
+    """What an event is about."""
+
+    STARTED = "started"  # an attempt's job is up
+    GUARD = "guard"
+    WARNED = "warned"  # the config is allowed, and probably not what was meant
+    PAUSED = "paused"  # the infrastructure fails; the same samples are asked for again
+    RESUMED = "resumed"
+    ENDED = "ended"
+
+
+class RunEvent(Contract):
+    """Something a person should know of a run."""
+
+    kind: EventKind
+    message: str
+    step: int = Field(description="steps done when it happened")
+    attempt: int
+    at: datetime
+    guard: GuardName | None = None
+    action: GuardAction | None = None
+    value: float | None = Field(default=None, description="the guard's metric")
+    limit: float | None = Field(default=None, description="its bound")
+
+
+class EventList(Contract):
+    """`GET /v1/runs/{id}/events`, oldest first."""
+
+    events: list[RunEvent]
+
+
+class CurvePoint(Contract):
+    """A checkpoint's score. `holdout`: tasks never trained on; `trained`: prompts it trained on (guard `served`)."""
+
+    step: int = Field(description="0 is the policy the run started from")
+    kind: Literal["holdout", "trained"] = "holdout"
+    sampling_id: str
+    pass_at_1: float | None = Field(default=None, description="None while it is being measured")
+    low: float | None = Field(default=None, description="95 % interval")
+    high: float | None = None
+    error: str = Field(default="", description="why it will never be measured")
 
 
 class Run(Contract):
@@ -128,6 +256,20 @@ class Run(Contract):
     error: str = ""
     created_at: datetime
     finished_at: datetime | None = None
+    curve: list[CurvePoint] = Field(default_factory=list, description="measured checkpoints, by step")
+
+
+class RunList(Contract):
+    """`GET /v1/runs`, newest first."""
+
+    runs: list[Run]
+
+
+class RunLog(Contract):
+    """`GET /v1/runs/{id}/log`."""
+
+    run_id: str
+    tail: str = Field(description="the end of its newest job's log, without secrets")
 
 
 class StepList(Contract):

@@ -129,6 +129,9 @@ class Verdict(Contract):
     reward: float | None = Field(description="1.0, 0.1 or 0.0; None when unscorable")
     sql: str | None = Field(description="the statement that was extracted")
     reason: str = Field(description="one sentence")
+    sqlstate: str | None = Field(
+        default=None, description="Postgres' five-character code of an `sql_error`; its first two are the class"
+    )
     rows: int | None = Field(default=None, description="rows the candidate returned on the main seed")
     gold_rows: int | None = None
     exec_ms: float | None = Field(default=None, description="candidate execution on the main seed, milliseconds")

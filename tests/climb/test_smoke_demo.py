@@ -31,7 +31,8 @@ def test_services_print_the_versions_they_run(stack: StackHandle) -> None:
 
 
 def test_every_step_has_a_line_and_the_last_adapter_is_served(stack: StackHandle) -> None:
-    steps = re.findall(r"step +(\d+)/2 +reward [\d.]+ +zero-variance [\d.]+ +gap ([\d.e+-]+)", stack.demo_output)
+    line = r"step +(\d+)/2 +reward [\d.]+ +zero-variance [\d.]+ +refilled \d+ +gap ([\d.e+-]+)"
+    steps = re.findall(line, stack.demo_output)
     assert [number for number, _ in steps] == ["1", "2"] * 2  # once as they land, once by `runs show`
     assert all(float(gap) < 1e-3 for _, gap in steps)
     assert "smoke-shop-0-run@2 is ready as smoke-shop-0-run-s2-" in stack.demo_output

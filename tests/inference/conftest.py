@@ -1,8 +1,9 @@
 """One vLLM engine, one gateway in front of it, for all tests of this folder."""
 
+import contextlib
 import json
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import psycopg
@@ -24,15 +25,21 @@ def base_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def engine(base_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     """A real vLLM, starting: whoever needs it waits."""
+    with started_engine(base_model, tmp_path_factory.mktemp("engine")) as service:
+        yield service
+
+
+@contextlib.contextmanager
+def started_engine(model: Path, folder: Path, **settings: str) -> Iterator[Service]:
+    """An engine of this model; its log lies in `folder`. `settings` are variables without their prefix."""
     port = free_ports(1)[0]
     environment = {
         "SQLCLIMB_PORT": str(port),
-        "SQLCLIMB_MODEL": str(base_model),
+        "SQLCLIMB_MODEL": str(model),
         "SQLCLIMB_MAX_LORAS": str(SLOTS),
         "SQLCLIMB_MAX_MODEL_LEN": "2048",
-    }
-    log = tmp_path_factory.mktemp("engine") / "log"
-    service = Service("services.inference.engine", f"http://127.0.0.1:{port}", "/health", environment, log)
+    } | {f"SQLCLIMB_{name.upper()}": value for name, value in settings.items()}
+    service = Service("services.inference.engine", f"http://127.0.0.1:{port}", "/health", environment, folder / "log")
     service.start()
     try:
         yield service
@@ -45,7 +52,17 @@ def gateway(
     engine: Service, base_model: Path, control_cluster: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Gateway]:
     """A gateway on a control database of its own, ready."""
-    folder = tmp_path_factory.mktemp("gateway")
+    with started_gateway([engine], base_model, control_cluster, tmp_path_factory.mktemp("gateway")) as found:
+        engine.wait_ready()
+        found.service.wait_ready()
+        yield found
+
+
+@contextlib.contextmanager
+def started_gateway(
+    engines: Sequence[Service], model: Path, control_cluster: str, folder: Path, **settings: str
+) -> Iterator[Gateway]:
+    """A gateway in front of these engines, on a database of its own; `settings` are variables without their prefix."""
     tokens_file = folder / "tokens.json"
     write_tokens(tokens_file, TOKEN_SCOPES | {"user": [Scope.SAMPLE, Scope.TRAIN]})
     database = f"inference_{secrets.token_hex(4)}"
@@ -58,16 +75,15 @@ def gateway(
         "SQLCLIMB_PORT": str(port),
         "SQLCLIMB_TOKENS_FILE": str(tokens_file),
         "SQLCLIMB_DB": dsn,
-        "SQLCLIMB_MODEL": str(base_model),
+        "SQLCLIMB_MODEL": str(model),
         "SQLCLIMB_MAX_LORAS": str(SLOTS),
-        "SQLCLIMB_ENGINE_URLS": json.dumps([engine.url]),
+        "SQLCLIMB_ENGINE_URLS": json.dumps([engine.url for engine in engines]),
         "SQLCLIMB_ADAPTERS_CACHE": str(folder / "cache"),
-    }
+        "SQLCLIMB_ARTIFACTS": (folder / "artifacts").as_uri(),
+    } | {f"SQLCLIMB_{name.upper()}": value for name, value in settings.items()}
     service = Service("services.inference", f"http://127.0.0.1:{port}", "/readyz", environment, folder / "log")
     service.start()
     try:
-        engine.wait_ready()
-        service.wait_ready()
-        yield Gateway(service, engine, tokens_file, base_model, folder)
+        yield Gateway(service, engines[0], tokens_file, model, folder)
     finally:
         service.stop()

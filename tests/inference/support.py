@@ -19,7 +19,7 @@ from shared.contracts.inference import AdapterKind, AdapterRequest, Probe, Probe
 from shared.ids import served_name
 from tests.models import make_adapter, token_logprobs
 
-START_SECONDS = 120.0
+START_SECONDS = 240.0
 SLOTS = 3
 VOCABULARY = 500
 """Ids below this are ordinary tokens of the tiny model."""
@@ -108,8 +108,8 @@ class Gateway:
     def token(self, name: str = "user") -> str:
         return read_token(self.tokens_file, name)
 
-    def client(self) -> InferenceClient:
-        return InferenceClient(self.url, self.token(), timeout_seconds=120.0)
+    def client(self, token_name: str = "user") -> InferenceClient:
+        return InferenceClient(self.url, self.token(token_name), timeout_seconds=120.0)
 
     def http(self, token_name: str = "user") -> httpx.AsyncClient:
         headers = {"authorization": f"Bearer {self.token(token_name)}"}

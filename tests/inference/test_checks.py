@@ -66,7 +66,7 @@ def renamed(old: str, new: str) -> Tensors:
 
 
 def test_good_adapter_places_every_tensor(tmp_path: Path) -> None:
-    assert check_adapter(write(tmp_path, good_tensors()), MODULES, 8, AdapterKind.TRAINED) == 4
+    assert check_adapter(write(tmp_path, good_tensors()), MODULES, 8, AdapterKind.TRAINED).tensors == 4
 
 
 @pytest.mark.parametrize(
@@ -74,12 +74,12 @@ def test_good_adapter_places_every_tensor(tmp_path: Path) -> None:
     [
         ("model.layers", "transformer.h", "4 of 4 tensors name no linear layer of the base: base_model.model.tran"),
         ("self_attn", "attention", "2 of 4 tensors name no linear layer of the base: base_model.model.model.layers.0"),
-        ("model.model.", "model.model.language_model.", "4 of 4 tensors name no linear layer"),
+        ("model.model.", "model.model.encoder.", "4 of 4 tensors name no linear layer"),
         ("layers.0.mlp", "layers.7.mlp", "2 of 4 tensors name no linear layer of the base: base_model.model.model.l"),
-        ("lora_A.weight", "lora_A.default.weight", "save with PEFT's save_pretrained"),
-        ("layers.0.self_attn.q_proj", "layers.0.self_attn.qkv_proj", "fused projections"),
+        ("lora_A.weight", "lora_A.other.weight", "2 of 4 tensors name no linear layer"),
+        ("layers.0.self_attn.q_proj", "layers.0.self_attn.qkv_proj", "2 of 4 tensors name no linear layer"),
         ("model.layers.0.self_attn.q_proj", "lm_head", "embeddings and lm_head are not served"),
-        ("base_model.model.", "", "4 of 4 tensors name no linear layer"),
+        ("self_attn.q_proj.lora_B.weight", "self_attn.q_proj.lora_magnitude_vector", "does not apply DoRA"),
     ],
 )
 def test_tensor_that_names_no_module_is_named(tmp_path: Path, old: str, new: str, words: str) -> None:
@@ -133,7 +133,7 @@ def test_empty_adapter_is_refused(tmp_path: Path) -> None:
 def test_b_zero_is_refused_as_trained_and_accepted_as_a_control(tmp_path: Path, zero: float) -> None:
     folder = write(tmp_path, good_tensors(b=zero))
     assert "every lora_B is zero" in reason(folder)
-    assert check_adapter(folder, MODULES, 8, AdapterKind.CONTROL) == 4
+    assert check_adapter(folder, MODULES, 8, AdapterKind.CONTROL).tensors == 4
 
 
 def test_trained_adapter_is_no_control(tmp_path: Path) -> None:

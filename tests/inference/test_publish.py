@@ -1,6 +1,9 @@
 """Publishing adapters through the gateway to a real vLLM."""
 
+import asyncio
+import io
 import json
+import tarfile
 from pathlib import Path
 
 import httpx
@@ -10,6 +13,8 @@ from shared.artifacts import adapter_digest
 from shared.clients.base import ServiceProblem
 from shared.contracts.inference import ADAPTER_DIGEST_HEADER, AdapterKind, AdapterRequest, AdapterState
 from shared.ids import served_name
+from tests.inference.bases import Base
+from tests.inference.saved_layouts import split_layouts
 from tests.inference.support import Gateway, mean_gap, probe_of, prompt_logprobs, publication, sequences
 from tests.models import rename_tensors, token_logprobs
 
@@ -49,6 +54,21 @@ async def test_served_adapter_is_the_trained_one(gateway: Gateway) -> None:
     base = [value for values in token_logprobs(gateway.model, unseen) for value in values]
     assert mean_gap(base, peft) > 0.1
     assert mean_gap(served, peft) <= 0.1 * mean_gap(base, peft)
+
+
+async def test_adapter_saved_otherwise_is_served_as_trained(gateway: Gateway, tmp_path: Path) -> None:
+    """A fast part of `test_adapter_matrix.py`."""
+    wanted = ("PEFT on a wrapper, transformers 5", "adapter's name inside (default)", "fused qkv_proj, gate_up_proj")
+    for layout in split_layouts(Base(gateway.model, gateway.model), tmp_path):
+        if layout.name in wanted:
+            digest = adapter_digest(layout.saved)
+            probe = probe_of(gateway.model, layout.reference)
+            request = AdapterRequest(uri=layout.saved.as_uri(), base="base", digest=digest, probe=probe)
+            async with gateway.client() as client:
+                published = await client.publish(served_name("layouts", 1, digest), request)
+            assert published.translated
+            assert published.probe is not None
+            assert published.probe.served_minus_publisher <= 0.1 * published.probe.base_minus_publisher
 
 
 async def test_misnamed_adapter_is_refused_where_stock_vllm_accepts_it_and_serves_base(gateway: Gateway) -> None:
@@ -157,6 +177,31 @@ async def test_missing_files_are_refused(gateway: Gateway) -> None:
     name, request = publication(gateway, gateway.adapter(seed=1), "missing")
     nowhere = (gateway.folder / "nowhere").as_uri()
     assert "is no adapter folder" in await refusal(gateway, name, request.model_copy(update={"uri": nowhere}))
+
+
+async def test_one_name_published_by_several_at_once_is_loaded_once(gateway: Gateway) -> None:
+    name, request = publication(gateway, gateway.adapter(seed=9), "together")
+    async with gateway.client() as client:
+        published = await asyncio.gather(*(client.publish(name, request) for _ in range(4)))
+    assert {adapter.state for adapter in published} == {AdapterState.READY}
+    folders = await asyncio.to_thread(list, (gateway.folder / "cache").glob(f"{name}.*"))
+    assert len(folders) == 1
+
+
+async def test_uploaded_archive_is_published_from_the_store(gateway: Gateway) -> None:
+    adapter = gateway.adapter(seed=6)
+    name, request = publication(gateway, adapter, "uploaded")
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode="w:gz") as archive:
+        archive.add(adapter, "adapter")
+    async with gateway.http() as http, gateway.client() as client:
+        stored = [(await http.post("/v1/uploads", content=content.getvalue())).json()["uri"] for _ in range(2)]
+        assert stored[0] == stored[1]
+        published = await client.publish(name, request.model_copy(update={"uri": stored[0]}))
+        assert published.state is AdapterState.READY
+        assert (await http.post("/v1/uploads", content=b"")).status_code == 422
+    async with gateway.http("rollout") as http:
+        assert (await http.post("/v1/uploads", content=content.getvalue())).status_code == 403
 
 
 async def test_deleted_adapter_is_gone_and_may_come_back_as_itself(gateway: Gateway) -> None:

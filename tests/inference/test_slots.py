@@ -32,6 +32,18 @@ async def test_least_recently_used_idle_adapter_is_closed() -> None:
     assert slots.get("b") is None  # new requests are turned away at once
 
 
+async def test_kept_adapter_is_never_closed_for_another() -> None:
+    slots = slots_of("a", "b")
+    slots.keep(["a"])
+    victim = await slots.close_least_recent(seconds=1.0)
+    assert victim is not None
+    assert victim.record.name == "b"
+    slots.drop("b")
+    assert await slots.close_least_recent(seconds=60.0) is None  # at once: waiting would not help
+    slots.keep([])
+    assert await slots.close_least_recent(seconds=1.0) is slots._slots["a"]
+
+
 async def test_adapter_with_requests_in_flight_is_waited_for() -> None:
     slots = slots_of("a")
     slot = slots.get("a")

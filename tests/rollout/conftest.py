@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +13,7 @@ from fastapi import FastAPI
 from services.rollout.app import build_app
 from services.rollout.groups import Failed, GroupRequest, Landed
 from services.rollout.settings import RolloutSettings
-from services.rollout.worker import sample_group
+from services.rollout.worker import GroupSampler
 from shared.auth import read_token
 from shared.clients.inference import InferenceClient
 from shared.clients.rollout import RolloutClient
@@ -48,10 +48,16 @@ class DirectSampler:
         token = read_token(settings.tokens_file, settings.token_name)
         self.inference = InferenceClient(settings.inference_url, token)
         self.verifier = VerifierClient(settings.verifier_url, token)
-        self._patience_seconds = settings.verify_patience_seconds
+        self._groups = GroupSampler(self.inference, self.verifier, settings.verify_patience_seconds)
 
-    async def __call__(self, request: GroupRequest) -> Landed | Failed:
-        return await sample_group(request, self.inference, self.verifier, self._patience_seconds)
+    def sample(self, request: GroupRequest) -> AsyncGenerator[Landed | Failed, None]:
+        return self._groups.sample(request)
+
+    async def close(self) -> None:
+        await self._groups.close()
+
+    async def cut(self, sampling_id: str) -> None:
+        self._groups.cut(sampling_id)
 
 
 @pytest.fixture
@@ -78,22 +84,31 @@ StartCoordinator = Callable[[], AbstractContextManager[Coordinator]]
 
 
 @pytest.fixture
-def start_coordinator(script: Script, control_db: str, tokens: Path) -> Iterator[StartCoordinator]:
+def settings_changes() -> dict[str, object]:
+    """Settings in which a test's coordinator differs from all others'; a test module overrides it."""
+    return {}
+
+
+@pytest.fixture
+def start_coordinator(
+    script: Script, control_db: str, tokens: Path, settings_changes: dict[str, object]
+) -> Iterator[StartCoordinator]:
     """Starts a coordinator on the test's ledger; a test may start another after it."""
     with running(stand_ins(script)) as neighbours:
-        settings = RolloutSettings(
-            port=1,
-            tokens_file=tokens,
-            token_name="rollout",
-            db=control_db,
-            author_url=f"{neighbours}/author",
-            verifier_url=f"{neighbours}/verifier",
-            inference_url=f"{neighbours}/inference",
-            groups_in_flight=4,
-            group_retries=2,
-            retry_wait_seconds=0.01,
-            verify_patience_seconds=5.0,
-        )
+        fields: dict[str, object] = {
+            "port": 1,
+            "tokens_file": tokens,
+            "token_name": "rollout",
+            "db": control_db,
+            "author_url": f"{neighbours}/author",
+            "verifier_url": f"{neighbours}/verifier",
+            "inference_url": f"{neighbours}/inference",
+            "groups_in_flight": 4,
+            "group_retries": 2,
+            "retry_wait_seconds": 0.01,
+            "verify_patience_seconds": 5.0,
+        }
+        settings = RolloutSettings.model_validate(fields | settings_changes)
 
         @contextmanager
         def start() -> Iterator[Coordinator]:
@@ -105,6 +120,7 @@ def start_coordinator(script: Script, control_db: str, tokens: Path) -> Iterator
             async def lifespan(app: FastAPI) -> AsyncIterator[None]:
                 async with sampler.inference, sampler.verifier, of_the_coordinator(app):
                     yield
+                await sampler.close()
 
             app.router.lifespan_context = lifespan
             with running(app) as url:

@@ -5,17 +5,18 @@ samples are right. The stand-ins hold no logic of ours: contracts in, contracts 
 """
 
 import asyncio
+import json
 import re
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 import uvicorn
 from fastapi import FastAPI, Request
-from fastapi.responses import JSONResponse, Response
+from fastapi.responses import JSONResponse, Response, StreamingResponse
 
 from cli.stack.home import free_ports
 from shared.contracts.base import Problem, Readiness
@@ -26,6 +27,7 @@ from shared.contracts.inference import (
     AdapterKind,
     AdapterList,
     AdapterState,
+    Pressure,
 )
 from shared.contracts.tasks import Archetype, Difficulty, Privileged, PrivilegedTask, Provenance, Split, TaskSet
 from shared.contracts.verifier import (
@@ -45,6 +47,7 @@ from shared.ids import served_name, sha256_hex, task_id
 GOLD = "SELECT 1 AS gold_marker"
 BASE = "small-base"
 BROKEN = "SELECT broken"
+FAULTY = "SELECT no_such_column"
 ODD_CHARACTERS = "\x85\u2028\x1c\x0b\U0001f600"
 """Line ends to some readers, and a character beyond 16 bits: a model writes anything."""
 
@@ -81,12 +84,27 @@ class Script:
     tasks: list[PrivilegedTask]
     adapters: list[Adapter] = field(default_factory=list)
     latency_seconds: float = 0.0
+    slow: Callable[[str, int], bool] = lambda question, place: False
+    """Which replies (question, place in the group) end `slow_seconds` after the others."""
+    slow_seconds: float = 0.0
+    stream_seconds: float = 0.0
+    """From the answer's headers to its first event."""
     engine_faults: deque[int | str] = field(default_factory=deque)
-    """Taken one a generation: an HTTP status, `wrong-adapter`, or `no-ids`."""
+    """Taken one a generation: an HTTP status, `wrong-adapter`, `no-ids`; `abort`, `empty` (so its last reply ends),
+    `broken-stream` (cut before its last reply)."""
+    busy: set[str] = field(default_factory=set)
+    """Questions that are answered 429, for as long as they are here."""
+    pressure: Pressure | None = None
+    """What `/v1/pressure` says; None: 404, as of a gateway that has none."""
+    in_engine: int = 0
+    """Generations that have begun and not ended."""
+    most_in_engine: int = 0
     engine_up: bool = True
     down_after: int = -1
     """The engine goes away, once, after so many answers."""
     verifier_up: bool = True
+    right_at_most: int = 64
+    """Right replies of a group, whatever its question says."""
     unscorable: int = 0
     """Verdicts to come that say unscorable."""
     sandboxes: set[str] = field(default_factory=set)
@@ -200,6 +218,9 @@ def _verdict(script: Script, item_id: str, reply: str) -> Verdict:
     if script.unscorable > 0 or reply == BROKEN:
         script.unscorable -= reply != BROKEN
         return Verdict(item_id=item_id, status=Status.UNSCORABLE, reward=None, sql=None, reason="scripted")
+    if reply == FAULTY:
+        error = Status.SQL_ERROR
+        return Verdict(item_id=item_id, status=error, reward=0.0, sql=reply, reason="scripted", sqlstate="42703")
     if reply == "SELECT 1":
         return Verdict(item_id=item_id, status=Status.MATCH, reward=1.0, sql=reply, reason="equal")
     return Verdict(item_id=item_id, status=Status.MISMATCH, reward=0.1, sql=reply, reason="wrong")
@@ -216,6 +237,12 @@ def _inference(script: Script) -> FastAPI:
     def adapters() -> AdapterList:
         return AdapterList(base=BASE, adapters=script.adapters)
 
+    @app.get("/v1/pressure")
+    def pressure() -> Response:
+        if script.pressure is None:
+            return _problem(404, "scripted to have none")
+        return JSONResponse(script.pressure.model_dump(mode="json"))
+
     @app.post("/v1/chat/completions")
     async def chat(request: Request) -> Response:
         body = await request.json()
@@ -231,6 +258,8 @@ def _inference(script: Script) -> FastAPI:
         fault = script.engine_faults.popleft() if script.engine_faults else None
         if isinstance(fault, int):
             return _problem(fault, "scripted fault")
+        if body["messages"][-1]["content"] in script.busy:
+            return _problem(429, "scripted to be busy")
         script.asked.append(body)
         return _completion(script, body, fault)
 
@@ -240,30 +269,66 @@ def _inference(script: Script) -> FastAPI:
 def _reply(question: str, right: bool, index: int) -> str:
     if "broken" in question:
         return BROKEN
+    if "faulty" in question:
+        return FAULTY
     return "SELECT 1" if right else f"SELECT {index + 2} -- {ODD_CHARACTERS}"
 
 
 def _completion(script: Script, body: dict[str, Any], fault: str | None) -> Response:
-    question = body["messages"][-1]["content"]
-    right = int(re.findall(r"(\d+) right", question)[0])
     digest = next((a.digest for a in script.adapters if a.name == body["model"]), "base")
-    tokens = [1, 2, 3]
-    choices = [
-        {
-            "index": index,
-            "message": {"role": "assistant", "content": _reply(question, index < right, index)},
-            "logprobs": {"content": [{"token": "t", "logprob": -0.5, "top_logprobs": []} for _ in tokens]},
-            "finish_reason": "stop",
-            "token_ids": None if fault == "no-ids" else tokens,
-        }
-        for index in range(body["n"])
-    ]
-    answer = {"id": "x", "model": body["model"], "choices": choices, "prompt_token_ids": [7, 8, 9]}
     headers = {
         SERVED_MODEL_HEADER: body["model"],
         ADAPTER_DIGEST_HEADER: "f" * 64 if fault == "wrong-adapter" else digest,
     }
-    return JSONResponse(answer, headers=headers)
+    return StreamingResponse(_counted(script, body, fault), media_type="text/event-stream", headers=headers)
+
+
+async def _counted(script: Script, body: dict[str, Any], fault: str | None) -> AsyncIterator[bytes]:
+    script.in_engine += 1
+    script.most_in_engine = max(script.most_in_engine, script.in_engine)
+    try:
+        await asyncio.sleep(script.stream_seconds)
+        async for data in _events(script, body, fault):
+            yield data
+    finally:
+        script.in_engine -= 1
+
+
+async def _events(script: Script, body: dict[str, Any], fault: str | None) -> AsyncIterator[bytes]:
+    """As vLLM streams: roles and prompt ids first, then each reply's chunks, at the end `[DONE]`."""
+
+    def event(index: int, delta: dict[str, Any], **more: Any) -> bytes:
+        choice = {"index": index, "delta": delta, "logprobs": None, "finish_reason": None} | more
+        chunk = {"id": "x", "model": body["model"], "choices": [choice]}
+        if "role" in delta:
+            chunk["prompt_token_ids"] = [7, 8, 9]
+        return b"data: " + json.dumps(chunk, ensure_ascii=False).encode() + b"\n\n"
+
+    question = body["messages"][-1]["content"]
+    right = min(script.right_at_most, int(re.findall(r"(\d+) right", question)[0]))
+    for index in range(body["n"]):
+        yield event(index, {"role": "assistant", "content": ""})
+    last = body["n"] - 1
+    late = [index for index in range(body["n"]) if script.slow(question, index)]
+    for index in sorted(range(body["n"]), key=lambda index: index in late):
+        if late and index == late[0]:
+            await asyncio.sleep(script.slow_seconds)
+        if index == last and fault == "broken-stream":
+            raise ConnectionError("scripted")
+        if index == last and fault == "empty":
+            yield event(index, {"content": ""}, finish_reason="stop", token_ids=[])
+            continue
+        reply, tokens = _reply(question, index < right, index), [1, 2, 3]
+        end = "abort" if index == last and fault == "abort" else "stop"
+        for place, token in enumerate(tokens):
+            yield event(
+                index,
+                {"content": reply if place == 0 else ""},
+                logprobs={"content": [{"token": "t", "logprob": -0.5, "top_logprobs": []}]},
+                token_ids=None if fault == "no-ids" else [token],
+                finish_reason=end if token == tokens[-1] else None,
+            )
+    yield b"data: [DONE]\n\n"
 
 
 @contextmanager

@@ -1,8 +1,9 @@
 """Reports, bands and deltas over HTTP, checked against figures computed here from the rows themselves."""
 
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, median
 
+import psycopg
 import pytest
 
 from shared.auth import read_token
@@ -10,8 +11,9 @@ from shared.clients.base import ServiceProblem
 from shared.clients.rollout import RolloutClient
 from shared.contracts.measuring import BandRequest, DeltaRequest, DeltaVerdict
 from shared.contracts.rollout import SamplingParameters
-from shared.contracts.tasks import Split
+from shared.contracts.tasks import PrivilegedTask, Split
 from shared.contracts.verifier import Status
+from shared.ids import task_id
 from tests.rollout.conftest import TASKS, Coordinator
 from tests.rollout.scripted import Script, make_task
 from tests.rollout.test_samplings import K, all_rows, ended, request
@@ -32,6 +34,9 @@ async def test_a_report_is_what_the_rows_say(coordinator: Coordinator, script: S
         passed[row.task_id] += row.status is Status.MATCH
     line = report.lines[0]
     assert (line.slice, line.tasks, line.rows, line.unscorable, line.short_tasks) == ("all", TASKS, TASKS * K, 0, 0)
+    assert line.asked == TASKS
+    assert line.pass_at_1_short_failed == line.pass_at_1.value
+    assert line.median_sample_ms == pytest.approx(median(row.sample_ms for row in rows))
     assert line.pass_at_1.value == pytest.approx(fmean(c / K for c in passed.values()))
     assert line.pass_at_k.value == pytest.approx(fmean(c > 0 for c in passed.values()))
     assert line.pass_hat_k.value == pytest.approx(fmean(c == K for c in passed.values()))
@@ -51,8 +56,24 @@ async def test_unscorable_rows_are_counted_and_never_a_failure(coordinator: Coor
     async with coordinator.client() as client:
         await sample(client, "one", task_ids=[task.id for task in tasks])
         line = (await client.report("one")).lines[0]
-    assert (line.tasks, line.rows, line.unscorable, line.short_tasks) == (7, 8 * K, K, 1)
-    assert line.pass_at_1.value == 1.0
+    assert (line.asked, line.tasks, line.rows, line.unscorable, line.short_tasks) == (8, 7, 8 * K, K, 1)
+    assert (line.pass_at_1.value, line.pass_at_1_short_failed) == (1.0, 7 / 8)
+
+
+async def test_sql_errors_are_told_by_the_class_of_their_code(coordinator: Coordinator, script: Script) -> None:
+    tasks = [asked_as(make_task(600 + n, right=K), "faulty" if n < 2 else "") for n in range(8)]
+    script.tasks += tasks
+    async with coordinator.client() as client:
+        await sample(client, "one", task_ids=[task.id for task in tasks])
+        line = (await client.report("one")).lines[0]
+        rows = await all_rows(client, "one")
+    assert (line.sql_error, line.sql_error_classes) == (0.25, {"42": 0.25})
+    assert {row.sqlstate for row in rows if row.status is Status.SQL_ERROR} == {"42703"}
+
+
+def asked_as(task: PrivilegedTask, word: str) -> PrivilegedTask:
+    question = f"{word} {task.question}"
+    return task.model_copy(update={"question": question, "id": task_id(question)})
 
 
 async def test_a_report_before_the_first_row_is_a_conflict_that_says_so(
@@ -86,6 +107,22 @@ async def test_a_band_holds_the_train_tasks_between_and_the_same_id_answers_it_a
     assert (band.below, band.above) == (sum(r < 0.25 for r in rates.values()), sum(r > 0.75 for r in rates.values()))
     assert band.considered == TASKS
     assert (band.policy, band.adapter_digest) == ("base", "base")
+    assert (band.previous, band.shared, band.warnings) == (None, 0, [])
+
+
+async def test_a_band_tells_its_overlap_with_the_last_one_and_warns_of_another_policy(
+    coordinator: Coordinator,
+) -> None:
+    async with coordinator.client() as client:
+        await sample(client, "one", split=Split.TRAIN)
+        wide = await client.cut_band(BandRequest(band_id="wide", sampling_id="one", low=0.2, high=0.8))
+        asked = BandRequest(band_id="narrow", sampling_id="one", low=0.4, high=0.6, for_policy="night@40")
+        narrow = await client.cut_band(asked)
+        assert await client.cut_band(asked) == narrow  # the second call is no band of its own
+    assert set(narrow.task_ids) < set(wide.task_ids)
+    assert (narrow.previous, narrow.previous_size) == ("wide", len(wide.task_ids))
+    assert narrow.shared == len(narrow.task_ids)
+    assert "cut on base, to be trained from night@40" in narrow.warnings[0]
 
 
 async def test_no_band_is_cut_from_holdout_tasks_or_from_a_part_of_a_sampling(
@@ -133,9 +170,42 @@ async def test_repeats_of_a_side_are_pooled_and_a_policy_stands_for_its_newest_e
         named = await client.delta(DeltaRequest(before=["a"], after=["base"]))
         with pytest.raises(ServiceProblem, match="no finished evaluation of a policy"):
             await client.delta(DeltaRequest(before=["a"], after=["run@3"]))
+        with pytest.raises(ServiceProblem, match="no finished evaluation on other of a policy"):
+            await client.delta(DeltaRequest(before=["a"], after=["base"], domain="other"))
     assert (both.before, both.after, both.repeats) == (["a", "b"], ["c", "d"], 2)
     assert both.verdict is DeltaVerdict.NO_CHANGE_DETECTED
     assert (named.before, named.after) == (["a"], ["d"])
+
+
+async def test_tasks_that_flipped_come_with_a_row_that_shows_why(coordinator: Coordinator, script: Script) -> None:
+    """The engine's right replies follow the question, so a run whose questions changed flips its tasks."""
+    tasks = [make_task(700 + number, right=K) for number in range(8)]
+    script.tasks += tasks
+    ids = [task.id for task in tasks]
+    async with coordinator.client() as client:
+        await sample(client, "good", task_ids=ids)
+        script.right_at_most = 0
+        await sample(client, "bad", task_ids=ids, parameters=SamplingParameters(k=K, max_tokens=64, seed=1))
+        down = await client.delta(DeltaRequest(before=["good"], after=["bad"]))
+        up = await client.delta(DeltaRequest(before=["bad"], after=["good"]))
+        rows = {row.row_id: row for row in await all_rows(client, "bad")}
+    assert (down.verdict, up.verdict) == (DeltaVerdict.MOVED_THE_WRONG_WAY, DeltaVerdict.MOVED)
+    assert [flip.task_id for flip in down.flips] == down.lost == up.gained == sorted(ids)
+    for flip in (*down.flips, *up.flips):
+        assert {flip.before, flip.after} == {0.0, 1.0}
+        assert rows[flip.row_id or 0].task_id == flip.task_id
+        assert rows[flip.row_id or 0].status is Status.MISMATCH
+
+
+async def test_verdicts_that_rest_on_other_seeds_are_not_comparable(coordinator: Coordinator, control_db: str) -> None:
+    async with coordinator.client() as client:
+        await sample(client, "a")
+        with psycopg.connect(control_db) as connection:
+            connection.execute("UPDATE rollout.samplings SET bundle_digest = 'other' WHERE sampling_id = 'a'")
+        await sample(client, "b", parameters=SamplingParameters(k=K, max_tokens=64, seed=1))
+        found = await client.delta(DeltaRequest(before=["a"], after=["b"]))
+    assert found.verdict is DeltaVerdict.NOT_COMPARABLE
+    assert [difference.split(":")[0] for difference in found.differences] == ["bundle_digest"]
 
 
 async def test_a_sampling_cannot_be_compared_with_itself() -> None:

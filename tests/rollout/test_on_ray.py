@@ -1,10 +1,12 @@
 """The service as it runs: `python -m services.rollout` on a real Ray, killed in several places."""
 
+import asyncio
 import os
 import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,8 +22,10 @@ from shared.auth import read_token
 from shared.clients.base import ServiceProblem, ServiceUnreachable
 from shared.clients.rollout import RolloutClient
 from shared.contracts.rollout import SamplingState
-from tests.rollout.conftest import eventually, is_true
+from shared.contracts.tasks import Split
+from tests.rollout.conftest import TASKS, eventually, is_true
 from tests.rollout.scripted import Script, running, stand_ins
+from tests.rollout.test_batches import DIGEST, batch, groups_and_end
 from tests.rollout.test_samplings import all_rows, assert_each_once, ended, request
 
 pytestmark = pytest.mark.slow
@@ -72,7 +76,13 @@ class OnRay:
 
 
 @pytest.fixture
-def on_ray(script: Script, control_db: str, tokens: Path, tmp_path: Path) -> Iterator[OnRay]:
+def settings() -> dict[str, str]:
+    """Variables in which a test's service differs."""
+    return {}
+
+
+@pytest.fixture
+def on_ray(script: Script, control_db: str, tokens: Path, tmp_path: Path, settings: dict[str, str]) -> Iterator[OnRay]:
     """Ray, the service, and scripted neighbours."""
     ray_port, port = free_ports(2)
     token = tmp_path / "ray-token"
@@ -92,6 +102,7 @@ def on_ray(script: Script, control_db: str, tokens: Path, tmp_path: Path) -> Ite
             "SQLCLIMB_VERIFIER_URL": f"{neighbours}/verifier",
             "SQLCLIMB_INFERENCE_URL": f"{neighbours}/inference",
             "SQLCLIMB_RETRY_WAIT_SECONDS": "0.1",
+            **settings,
         }
         argv = [sys.executable, "-m", "ray.scripts.scripts", "start", "--head", "--block", "--num-cpus=4"]
         argv += ["--node-ip-address=127.0.0.1", f"--port={ray_port}", "--include-dashboard=false"]
@@ -148,6 +159,60 @@ async def test_killed_anywhere_it_goes_on_and_every_row_is_there_once(
     assert on_ray.process.wait(timeout=60) == 0
     assert not on_ray.answers()
     assert on_ray.actors("Coordinator") == []
+
+
+FEW_GROUPS_A_WORKER = {
+    "SQLCLIMB_WORKERS_MAX": "3",
+    "SQLCLIMB_GROUPS_PER_WORKER": "2",
+    "SQLCLIMB_WORKERS_IDLE_SECONDS": "0",
+    "SQLCLIMB_STRAGGLER_GRACE_SECONDS": "0.5",
+}
+
+
+@pytest.mark.parametrize("settings", [FEW_GROUPS_A_WORKER])
+async def test_workers_come_and_go_with_the_load_and_a_cut_reaches_all_of_them(
+    on_ray: OnRay, script: Script, tokens: Path
+) -> None:
+    workers = partial(on_ray.actors, "RolloutWorker")
+    async with RolloutClient(on_ray.url, read_token(tokens, "user"), timeout_seconds=10) as client:
+        script.hold = threading.Event()
+        await client.start(request("up"))
+        await eventually(is_true(lambda: len(workers()) == 3 and script.entered == TASKS), seconds=90)
+        script.hold.set()
+        assert (await ended(client, "up")).progress.rerolled == 0
+
+        script.hold, script.held_after, script.entered = threading.Event(), TASKS - 3, 0
+        await client.start(request("down"))  # three groups stay: too few for three workers
+        await asyncio.to_thread(wait_for_a_worker_that_drains, on_ray)
+        assert script.entered == TASKS
+        script.hold.set()
+        down = await ended(client, "down")
+        assert (down.progress.rerolled, down.progress.lost) == (0, {})
+        assert_each_once(await all_rows(client, "down"))
+        await eventually(is_true(lambda: len(workers()) < 3), seconds=60)
+
+        script.publish("night", 3, DIGEST)
+        train_ids = [task.id for task in script.tasks if task.split is Split.TRAIN]
+        slow = {task.question for task in script.tasks if task.id in train_ids[:2]}
+        script.slow, script.slow_seconds = lambda question, place: question in slow and place == 0, 60.0
+        started = time.monotonic()
+        _, end = await groups_and_end(client, batch(train_ids))
+        assert time.monotonic() - started < 20
+        assert end.lost == {"straggler": 2}
+
+
+WAIT_UNTIL_ONE_STOPS = """
+import time, ray
+from ray import serve
+ray.init(namespace="rollout", logging_level="ERROR")
+while "STOPPING" not in serve.status().applications["rollout"].deployments["RolloutWorker"].replica_states:
+    time.sleep(0.2)
+"""
+
+
+def wait_for_a_worker_that_drains(on_ray: OnRay) -> None:
+    """Returns when Serve has told a worker to go that has not gone: groups are still with it."""
+    subprocess.run([sys.executable, "-c", WAIT_UNTIL_ONE_STOPS], env=on_ray.environment, timeout=120, check=True)
 
 
 async def is_done(client: RolloutClient, name: str) -> bool:

@@ -1,17 +1,21 @@
 """The pure rules: re-rolls, pauses, pace, policies, which tasks are asked, the figures of a report."""
 
-import asyncio
 from statistics import fmean
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.rollout import gate as gates
-from services.rollout.gate import Gate
 from services.rollout.groups import PERMANENT, FailureReason
 from services.rollout.pace import WINDOW_SECONDS, Pace
-from services.rollout.patience import LONGEST_WAIT_SECONDS, WINDOW_MINIMUM, FailureWindow, RetryRule
+from services.rollout.patience import (
+    LONGEST_WAIT_SECONDS,
+    OUTAGES,
+    TIMEOUT_RETRIES,
+    WINDOW_MINIMUM,
+    FailureWindow,
+    RetryRule,
+)
 from services.rollout.policies import resolve
 from services.rollout.records import PlannedTask, Policy, RowFacts
 from services.rollout.report import by_task, report_line
@@ -26,16 +30,19 @@ from tests.rollout.scripted import make_task
 
 def test_waits_double_up_to_the_longest_and_end_after_the_retries() -> None:
     rule = RetryRule(retries=6, first_wait_seconds=1.0)
-    waits = [rule.wait_seconds(FailureReason.TIMEOUT, failures) for failures in range(1, 8)]
+    waits = [rule.wait_seconds(FailureReason.ENGINE_ERROR, failures) for failures in range(1, 8)]
     assert waits == [1, 2, 4, 8, 16, LONGEST_WAIT_SECONDS, None]
+    assert rule.wait_seconds(FailureReason.TIMEOUT, TIMEOUT_RETRIES) is not None
+    assert rule.wait_seconds(FailureReason.TIMEOUT, TIMEOUT_RETRIES + 1) is None
 
 
-@given(st.sampled_from(FailureReason), st.integers(0, 50), st.integers(0, 10))
-def test_a_permanent_failure_is_given_up_and_a_failure_in_a_pause_never(
-    reason: FailureReason, failures: int, retries: int
+@given(st.sampled_from(FailureReason), st.integers(0, 50), st.integers(0, 10), st.integers(0, 20))
+def test_a_permanent_failure_is_given_up_and_a_failure_in_a_pause_only_after_many(
+    reason: FailureReason, failures: int, retries: int, outages: int
 ) -> None:
-    wait = RetryRule(retries, 0.5).wait_seconds(reason, failures)
-    assert (wait is None) == (reason in PERMANENT or failures > retries)
+    wait = RetryRule(retries, 0.5).wait_seconds(reason, failures, outages)
+    allowed = min(retries, TIMEOUT_RETRIES) if reason is FailureReason.TIMEOUT else retries
+    assert (wait is None) == (reason in PERMANENT or failures > allowed or outages > OUTAGES)
     assert wait is None or 0 < wait <= LONGEST_WAIT_SECONDS
 
 
@@ -48,42 +55,6 @@ def test_the_window_trips_on_half_of_the_last_twenty(outcomes: list[bool]) -> No
     assert window.tripped() == (len(last) >= WINDOW_MINIMUM and sum(last) * 2 >= len(last))
     window.reset()
     assert not window.tripped()
-
-
-async def test_groups_that_fail_in_one_outage_pause_once_and_none_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gates, "CHECK_SECONDS", 0.01)
-    states = ["engine away"] * 5
-    told: list[str | None] = []
-
-    async def obstacle() -> str | None:
-        return states.pop() if states else None
-
-    async def on_change(reason: str | None) -> None:
-        told.append(reason)
-
-    gate = Gate(obstacle, on_change)
-    assert await asyncio.gather(*(gate.failed(0, "x") for _ in range(10))) == [True] * 10
-    assert told == ["engine away", None]
-    assert gate.pauses == 1
-    assert not await gate.failed(1, "this group alone")
-
-
-async def test_failures_while_everything_says_it_is_ready_pause_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gates, "COOLDOWN_SECONDS", 0.01)
-    told: list[str | None] = []
-
-    async def obstacle() -> str | None:
-        return None
-
-    async def on_change(reason: str | None) -> None:
-        told.append(reason)
-
-    gate = Gate(obstacle, on_change)
-    counted = [not await gate.failed(gate.pauses, "engine_error: 500") for _ in range(WINDOW_MINIMUM)]
-    assert counted == [True] * (WINDOW_MINIMUM - 1) + [False]
-    assert told[0] is not None
-    assert "engine_error: 500" in told[0]
-    assert told[1:] == [None]
 
 
 def test_pace_is_over_the_last_half_minute() -> None:
@@ -140,7 +111,17 @@ def test_a_task_set_digest_depends_on_ids_and_golds_and_not_on_order() -> None:
 
 def facts(task_id: str, statuses: list[Status]) -> list[RowFacts]:
     return [
-        RowFacts(task_id, status, FinishReason.LENGTH if n == 0 else FinishReason.STOP, f"{n % 2}", n == 0, 10 + n)
+        RowFacts(
+            task_id=task_id,
+            status=status,
+            finish_reason=FinishReason.LENGTH if n == 0 else FinishReason.STOP,
+            reply_digest=f"{n % 2}",
+            thought=n == 0,
+            tokens=10 + n,
+            row_id=n,
+            sqlstate=["42601", "42P01", "22012", None][n % 4],
+            sample_ms=100.0 * n,
+        )
         for n, status in enumerate(statuses)
     ]
 
@@ -149,12 +130,13 @@ def planned(number: int) -> PlannedTask:
     return PlannedTask(f"t{number}", "q", "window", "easy", "terse", "train")
 
 
+@settings(deadline=None)
 @given(st.lists(st.lists(st.sampled_from(Status), min_size=4, max_size=4), min_size=1, max_size=12))
 def test_a_report_line_counts_only_scored_rows(statuses: list[list[Status]]) -> None:
     k = 2
     tasks = [planned(number) for number in range(len(statuses))]
     rows = [fact for number, group in enumerate(statuses) for fact in facts(f"t{number}", group)]
-    line = report_line("all", by_task(tasks, rows), k)
+    line = report_line("all", by_task(tasks, rows), k, ended=True)
     counted = [
         (sum(s is not Status.UNSCORABLE for s in group), sum(s is Status.MATCH for s in group)) for group in statuses
     ]
@@ -173,4 +155,8 @@ def test_a_report_line_counts_only_scored_rows(statuses: list[list[Status]]) -> 
     shares = line.no_sql + line.sql_error + line.mismatch + line.refused + line.timeout
     assert shares == pytest.approx(1 - sum(c for _, c in counted) / scored)
     assert (line.cut, line.thought, line.distinct, line.median_tokens) == (0.25, 0.25, 0.5, 11.5)
+    assert line.median_sample_ms == 150.0
+    assert line.sql_error == pytest.approx(sum(line.sql_error_classes.values()))
+    assert set(line.sql_error_classes) <= {"42", "22", "unknown"}
+    assert line.pass_at_1_short_failed == pytest.approx(fmean(c / max(n, k) for n, c in counted))
     assert 0 <= line.detectable_effect <= 1

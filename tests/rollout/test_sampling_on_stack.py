@@ -2,20 +2,19 @@
 
 import asyncio
 import math
-import os
-import signal
+import random
 import time
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator
 
 import httpx
-import psutil
 import pytest
 
-from cli.stack.home import STACK_VARIABLE, StackHome
+from cli.stack.home import StackHome
 from shared.clients.author import AuthorClient
 from shared.clients.base import ServiceProblem, ServiceUnreachable
 from shared.clients.rollout import RolloutClient
+from shared.clients.verifier import VerifierClient
 from shared.contracts.measuring import BandRequest, DeltaRequest, DeltaVerdict
 from shared.contracts.rollout import (
     BatchEnd,
@@ -29,6 +28,7 @@ from shared.contracts.rollout import (
 )
 from shared.contracts.tasks import Split
 from shared.contracts.verifier import Status
+from tests.rollout.killing import faults_of, kill, victims, wrong_verdicts
 from tests.stack import StackHandle
 
 K = 4
@@ -99,35 +99,30 @@ async def test_a_sampling_lands_every_row_with_ids_logprobs_and_a_verdict(
     assert Status.UNSCORABLE not in {row.status for row in rows}
 
 
-@pytest.mark.parametrize("actor", ["RolloutWorker", "Coordinator", "ProxyActor"])
+@pytest.mark.parametrize(
+    "parts", [("worker", "sandbox"), ("coordinator",), ("proxy", "inference")], ids=lambda parts: "-and-".join(parts)
+)
 async def test_killed_on_the_way_it_goes_on_and_loses_nothing(
-    stack: StackHandle, client: RolloutClient, actor: str
+    stack: StackHandle, client: RolloutClient, parts: tuple[str, ...]
 ) -> None:
-    name = f"stack-kill-{actor}"
+    """All parts in 20 rounds: `.ci/rollout_kills.py`."""
+    name = f"stack-kill-{parts[0]}"
+    draw = random.Random(name)
     await client.start(request(stack, name, limit=2 * TASKS))
-    while (await client.sampling(name)).progress.landed < 2 * K:
+    while (found := await client.sampling(name)).progress.landed < 2 * K:
         await asyncio.sleep(0.02)
-        assert (await client.sampling(name)).state is SamplingState.RUNNING
-    processes = actors(stack, actor)
-    assert processes
-    for process in processes:
-        os.kill(process.pid, signal.SIGKILL)
+        assert found.state is SamplingState.RUNNING
+    for part in parts:
+        assert kill(victims(StackHome(stack.home), part, draw)) > 0
     done = await ended(client, name)
     assert (done.state, done.progress.lost) == (SamplingState.DONE, {})
-    assert_each_once(await rows_of(client, name), 2 * TASKS)
-
-
-def actors(stack: StackHandle, name: str) -> list[psutil.Process]:
-    """Processes of this stack's Ray that run the actor class `name`."""
-    found = []
-    for process in psutil.process_iter():
-        try:
-            mine = process.environ().get(STACK_VARIABLE) == str(StackHome(stack.home).folder)
-            if mine and name in " ".join(process.cmdline()):
-                found.append(process)
-        except psutil.Error:
-            continue
-    return found
+    rows = await rows_of(client, name)
+    assert faults_of(rows, 2 * TASKS, K) == []
+    async with (
+        AuthorClient(stack.urls["author"], stack.token("admin")) as author,
+        VerifierClient(stack.urls["verifier"], stack.token("admin")) as verifier,
+    ):
+        assert await wrong_verdicts(rows, stack.domain, author, verifier) == []
 
 
 async def test_a_batch_comes_exactly_once_and_an_older_attempt_is_fenced(

@@ -107,6 +107,7 @@ def test_any_difference_in_how_the_sides_were_asked_is_named(field: str) -> None
         "max_tokens": 64,
         "regime": "{}",
         "domain": "shop",
+        "bundle_digest": "d",
         "profile": "standard",
     }
     same = Side(**values)  # type: ignore[arg-type]  # of the fields' own types

@@ -1,12 +1,24 @@
 import itertools
 import math
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.statistics import bootstrap_mean, detectable_effect, noise_deviation, pass_at_k, pass_hat_k, sign_flip_p
+from shared.statistics import (
+    Floats,
+    bootstrap_mean,
+    detectable_effect,
+    noise_deviation,
+    pass_at_k,
+    pass_hat_k,
+    sign_flip_p,
+)
+
+SAMPLES = 8
+TRIALS = 1000
 
 counts = st.integers(1, 12).flatmap(
     lambda n: st.tuples(st.just(n), st.integers(0, n), st.integers(1, n)),
@@ -28,14 +40,38 @@ def test_impossible_counts_are_refused() -> None:
             pass_at_k(n, c, k)
 
 
-def test_the_bootstrap_interval_covers_the_truth_about_95_times_in_100() -> None:
-    generator = np.random.default_rng(7)
+def pass_at_1(passed: Floats) -> Floats:
+    return passed / SAMPLES
+
+
+def pass_at_4(passed: Floats) -> Floats:
+    return np.array([pass_at_k(SAMPLES, int(count), 4) for count in passed])
+
+
+@pytest.mark.parametrize("figure", [pass_at_1, pass_at_4])
+@pytest.mark.parametrize(("a", "b"), [(1.0, 1.0), (0.4, 0.8)], ids=["even", "mostly hard or easy"])
+def test_the_bootstrap_interval_covers_the_truth_93_to_97_times_in_100(
+    figure: Callable[[Floats], Floats], a: float, b: float
+) -> None:
+    """Tasks whose true rates are Beta(a, b): the interval must hold the mean over all such tasks."""
+    generator = np.random.default_rng(11)
+    expected = np.array([beta_binomial(passed, SAMPLES, a, b) for passed in range(SAMPLES + 1)])
+    truth = float(expected @ figure(np.arange(SAMPLES + 1)))
+    by_count = figure(np.arange(SAMPLES + 1))
     covered = 0
-    for trial in range(400):
-        rates = generator.binomial(4, generator.beta(1, 1, size=300)) / 4
-        found = bootstrap_mean(rates, seed=trial, draws=500)
-        covered += found.low <= 0.5 <= found.high
-    assert 0.92 <= covered / 400 <= 0.98
+    for trial in range(TRIALS):
+        passed = generator.binomial(SAMPLES, generator.beta(a, b, size=200))
+        found = bootstrap_mean(by_count[passed], seed=trial, draws=400)
+        covered += found.low <= truth <= found.high
+    assert 0.93 <= covered / TRIALS <= 0.97
+
+
+def beta_binomial(passed: int, samples: int, a: float, b: float) -> float:
+    """Chance of `passed` of `samples` at a rate drawn from Beta(a, b)."""
+    log_beta = [
+        math.lgamma(x) + math.lgamma(y) - math.lgamma(x + y) for x, y in ((passed + a, samples - passed + b), (a, b))
+    ]
+    return math.comb(samples, passed) * math.exp(log_beta[0] - log_beta[1])
 
 
 def test_the_bootstrap_is_seeded_and_brackets_the_mean() -> None:

@@ -138,6 +138,7 @@ def our_verdict(found: Pair) -> tuple[DeltaVerdict, Any]:
             max_tokens=64,
             regime="",
             domain="shop",
+            bundle_digest="d",
             profile="",
         )
         for p in found.prompts

@@ -7,13 +7,15 @@ a step, older attempts get 409, publishing is idempotent.
 
 import contextlib
 import math
+import statistics
 import tempfile
 import threading
 import time
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, get_origin
 
 import torch
 import uvicorn
@@ -32,16 +34,28 @@ from shared.contracts.inference import (
     Probe,
     ProbeResult,
 )
-from shared.contracts.measuring import Band
-from shared.contracts.rollout import BatchEnd, BatchGroup, BatchRequest, BatchSample
+from shared.contracts.measuring import Band, Estimate, Report, ReportLine
+from shared.contracts.rollout import (
+    BatchEnd,
+    BatchGroup,
+    BatchRequest,
+    BatchSample,
+    Progress,
+    Sampling,
+    SamplingParameters,
+    SamplingRequest,
+    SamplingState,
+)
 from shared.contracts.verifier import FinishReason, Status
 from shared.errors import Conflict, NotFound, Unavailable
 from shared.ids import parse_served_name
+from shared.statistics import pass_at_k
 from shared.web import create_app, needs
 from tests.models import token_logprobs
 from tests.trainer.sampling import draw, load_tokenizer, prompt_of
 
 BASE_NAME = "tiny"
+HOLDOUT_TASKS = 10
 BAND_TASKS = [f"t{number}" for number in range(10)]
 
 
@@ -64,6 +78,21 @@ class Script:
     refuse_adapters: bool = False
     equal_rewards: set[int] = field(default_factory=set)
     """Steps whose samples all earn the same."""
+    equal_tasks: set[str] = field(default_factory=set)
+    """Tasks whose samples all earn the same."""
+    lose_calls: int = 0
+    """Lose every sample of this many batch calls."""
+    lose_reason: str = "engine_unreachable"
+    temperature: float = 1.0
+    """The engine samples at this one, whatever it is asked for."""
+    ends: bool = True
+    """False: the budget cuts replies that have not ended."""
+    turns: int = 1
+    """More: the engine does not stop at the end of turn."""
+    prose: bool = False
+    """Replies without reward hold no statement."""
+    greedy_base: bool = False
+    """The base gives each task the same reply every time."""
 
 
 class Peers:
@@ -75,7 +104,10 @@ class Peers:
         self.release = threading.Event()
         self.held = threading.Event()
         self.attempts: dict[str, int] = {}
-        self.batches: dict[tuple[str, int], list[BatchGroup]] = {}
+        self.batches: dict[tuple[str, int, int], list[BatchGroup]] = {}
+        """By (run, step, refill)."""
+        self.evaluations: dict[str, SamplingRequest] = {}
+        self.reports: dict[str, Report] = {}
         self.requests: list[BatchRequest] = []
         self.adapters: dict[str, Adapter] = {}
         self.publishes: list[str] = []
@@ -90,48 +122,95 @@ class Peers:
 
     def sample(self, request: BatchRequest) -> list[BatchGroup]:
         """The groups of a step, drawn once."""
-        key = (request.run_id, request.step)
+        key = (request.run_id, request.step, request.refill)
+        if self.script.lose_calls:
+            self.script.lose_calls -= 1
+            return [lost_group(request, task_id) for task_id in request.task_ids]
         if key not in self.batches:
             with torch.random.fork_rng():  # PEFT draws when it loads, and the trainer may live in this process
-                model, digest = self._policy(request)
+                model, digest = self._policy(request.policy)
             assert digest == request.adapter_digest
             self.batches[key] = [self._group(request, task_id, model, digest) for task_id in request.task_ids]
         return self.batches[key]
 
-    def _policy(self, request: BatchRequest) -> tuple[Any, str]:
+    def _policy(self, policy: str) -> tuple[Any, str]:
         from peft import PeftModel
         from transformers import AutoModelForCausalLM
 
         model = AutoModelForCausalLM.from_pretrained(self.model, dtype=torch.float32).eval()
-        if request.policy == "base":
+        if policy == "base":
             return model, "base"
-        run_id, step = request.policy.split("@")
+        run_id, step = policy.split("@")
         (adapter,) = [a for a in self.adapters.values() if (a.run_id, a.step) == (run_id, int(step))]
         return PeftModel.from_pretrained(model, str(self.folder / adapter.name)).eval(), adapter.digest
 
     def _group(self, request: BatchRequest, task_id: str, model: Any, digest: str) -> BatchGroup:
         prompt_ids = prompt_of(self.tokenizer, task_id)
-        seed = request.seed + int(task_id[1:])
-        replies = draw(model, prompt_ids, request.k, request.max_tokens, self.tokenizer.eos_token_id, seed)
+        script, seed = self.script, request.seed + int(task_id[1:])
+        end_id = self.tokenizer.eos_token_id
+        replies = draw(
+            model,
+            prompt_ids,
+            request.k,
+            request.max_tokens,
+            end_id,
+            seed,
+            temperature=script.temperature,
+            ends=script.ends,
+        )
+        for _ in range(script.turns - 1):
+            replies = [
+                (ids + more[0], logprobs + more[1])
+                for ids, logprobs in replies
+                for more in draw(model, prompt_ids + ids, 1, request.max_tokens, end_id, seed)
+            ]
         samples = []
+        equal = request.step in script.equal_rewards or task_id in script.equal_tasks
         for index, (ids, logprobs) in enumerate(replies):
-            lost = (request.step, index) in self.script.lose
+            lost = (request.step, index) in script.lose
+            right = bool(ids[0] % 2) and not equal
+            wrong = Status.NO_SQL if script.prose else Status.MISMATCH
+            ended = ids[-1] == end_id
             samples.append(
                 BatchSample(
                     sample_index=index,
                     completion_ids=[] if lost else ids,
                     logprobs=[] if lost else logprobs,
-                    reward=None if lost else float(ids[0] % 2 and request.step not in self.script.equal_rewards),
-                    status=Status.UNSCORABLE if lost else Status.MATCH,
-                    finish_reason=FinishReason.ABORT if lost else FinishReason.STOP,
+                    reward=None if lost else float(right),
+                    status=Status.UNSCORABLE if lost else Status.MATCH if right else wrong,
+                    finish_reason=FinishReason.ABORT if lost else FinishReason.STOP if ended else FinishReason.LENGTH,
                     adapter_digest="someone-else" if self.script.other_policy else digest,
                 )
             )
         return BatchGroup(task_id=task_id, prompt_ids=prompt_ids, samples=samples)
 
+    def evaluate(self, request: SamplingRequest) -> Report:
+        """Real replies of the policy on the tasks asked for, or on ten of the holdout; pass@1 and pass@k of them."""
+        script = self.script
+        with torch.random.fork_rng():
+            model, digest = self._policy(request.policy)
+        holdout = request.task_ids is None
+        rates: list[tuple[int, int]] = []
+        for task_id in [f"t{100 + number}" for number in range(HOLDOUT_TASKS)] if holdout else request.task_ids or []:
+            prompt_ids = prompt_of(self.tokenizer, task_id)
+            temperature = 0.01 if script.greedy_base and request.policy == "base" else request.parameters.temperature
+            replies = draw(
+                model, prompt_ids, request.parameters.k, 12, self.tokenizer.eos_token_id, 7, temperature=temperature
+            )
+            right = sum(ids[0] % 2 for ids, _ in replies)
+            rates.append((len(replies), right))
+        single, best = ([pass_at_k(n, c, k) for n, c in rates] for k in (1, request.parameters.k))
+        return report(request, digest, interval(single), interval(best))
+
+    def measure(self, request: SamplingRequest) -> None:
+        """Evaluate in the background, as the rollout service does."""
+        self.reports[request.sampling_id] = self.evaluate(request)
+
     def publish(self, name: str, request: AdapterRequest) -> Adapter:
         """Serve an adapter once digest and probe are right."""
         self.publishes.append(name)
+        if name in self.adapters and request.probe is None:
+            return self.adapters[name]
         parts = parse_served_name(name)
         if self.script.hold_publish == parts.step:
             self.wait()
@@ -176,6 +255,71 @@ class Peers:
             served_minus_base=mean_difference(served, base),
             tokens=len(own),
         )
+
+
+def lost_group(request: BatchRequest, task_id: str) -> BatchGroup:
+    """A group of which nothing came."""
+    lost = {
+        "completion_ids": [],
+        "logprobs": [],
+        "reward": None,
+        "status": Status.UNSCORABLE,
+        "finish_reason": FinishReason.ABORT,
+        "adapter_digest": "",
+    }
+    samples = [BatchSample(sample_index=index, **lost) for index in range(request.k)]
+    return BatchGroup(task_id=task_id, prompt_ids=[], samples=samples)
+
+
+def interval(values: list[float]) -> Estimate:
+    """A mean with its 95 % interval by the normal approximation."""
+    mean = statistics.fmean(values)
+    reach = 1.96 * statistics.stdev(values) / math.sqrt(len(values))
+    return Estimate(value=mean, low=mean - reach, high=mean + reach)
+
+
+def report(request: SamplingRequest, digest: str, pass_at_1: Estimate, pass_at_k: Estimate) -> Report:
+    """A report that holds these two figures; all others are 0."""
+    nothing = Estimate(value=0, low=0, high=0)
+    zeros = {
+        name: nothing if info.annotation is Estimate else {} if get_origin(info.annotation) is dict else 0
+        for name, info in ReportLine.model_fields.items()
+        if info.is_required()
+    }
+    measured = {
+        "slice": "all",
+        "pass_at_1": pass_at_1,
+        "pass_at_k": pass_at_k,
+        "headroom": pass_at_k.value - pass_at_1.value,
+    }
+    return Report(
+        sampling_id=request.sampling_id,
+        policy=request.policy,
+        adapter_digest=digest,
+        k=request.parameters.k,
+        profile=request.profile,
+        temperature=request.parameters.temperature,
+        state=SamplingState.DONE,
+        lines=[ReportLine(**zeros | measured)],
+    )
+
+
+def sampling(request: SamplingRequest, *, done: bool) -> Sampling:
+    """A sampling, running or done."""
+    progress = Progress(
+        wanted=1, landed=1, rerolled=0, lost={}, rows_per_second=0, tokens_per_second=0, eta_seconds=None
+    )
+    return Sampling(
+        sampling_id=request.sampling_id,
+        request=request,
+        state=SamplingState.DONE if done else SamplingState.RUNNING,
+        progress=progress,
+        policy_name=request.policy,
+        adapter_digest="",
+        task_set_digest="",
+        prompt_hash="",
+        created_at=datetime.now(UTC),
+    )
 
 
 @contextlib.asynccontextmanager
@@ -224,10 +368,35 @@ def _app(peers: Peers, tokens: Path) -> FastAPI:
                 if peers.script.cut:
                     peers.script.cut -= 1
                     return
-            end = BatchEnd(groups=len(groups), sample_seconds=0.01, verify_seconds=0.01, replayed_rows=0)
+            lost = sum(not sample.completion_ids for group in groups for sample in group.samples)
+            end = BatchEnd(
+                groups=len(groups),
+                sample_seconds=0.01,
+                verify_seconds=0.01,
+                replayed_rows=0,
+                lost={peers.script.lose_reason: lost} if lost else {},
+            )
             yield end.model_dump_json() + "\n"
 
         return StreamingResponse(lines(), media_type="application/x-ndjson")
+
+    @app.post("/v1/samplings")
+    def measure(request: SamplingRequest) -> Sampling:
+        peers.evaluations[request.sampling_id] = request
+        threading.Thread(target=peers.measure, args=(request,), daemon=True).start()
+        return sampling(request, done=False)
+
+    @app.get("/v1/samplings/{sampling_id}")
+    def one_sampling(sampling_id: str) -> Sampling:
+        return sampling(peers.evaluations[sampling_id], done=sampling_id in peers.reports)
+
+    @app.get("/v1/reports")
+    def get_report(sampling: str) -> Report:
+        if sampling == "base-train":  # the band's
+            parameters = SamplingParameters(k=4, temperature=1.0, top_p=1.0)
+            asked = SamplingRequest(sampling_id=sampling, domain="shop", parameters=parameters, task_ids=BAND_TASKS)
+            return peers.evaluate(asked)
+        return peers.reports[sampling]
 
     @app.get("/v1/adapters")
     def adapters() -> AdapterList:

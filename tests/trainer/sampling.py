@@ -8,11 +8,19 @@ from transformers import AutoTokenizer
 
 @torch.no_grad()
 def draw(
-    model: Any, prompt_ids: list[int], k: int, max_tokens: int, eos_id: int, seed: int
+    model: Any,
+    prompt_ids: list[int],
+    k: int,
+    max_tokens: int,
+    eos_id: int,
+    seed: int,
+    *,
+    temperature: float = 1.0,
+    ends: bool = True,
 ) -> list[tuple[list[int], list[float]]]:
-    """`k` replies at temperature 1 without top-k or top-p: token ids, natural-log probabilities.
+    """`k` replies without top-k or top-p: token ids, natural-log probabilities under the sampling distribution.
 
-    A reply that the budget would cut gets the end id, with the probability that the policy gives it.
+    A reply that the budget would cut gets the end id, with the probability that the policy gives it, if it `ends`.
     """
     with torch.random.fork_rng():
         torch.manual_seed(seed)
@@ -22,15 +30,15 @@ def draw(
             do_sample=True,
             top_k=0,
             top_p=1.0,
-            temperature=1.0,
+            temperature=temperature,
             max_new_tokens=max_tokens,
             eos_token_id=eos_id,
-            forced_eos_token_id=eos_id,
+            forced_eos_token_id=eos_id if ends else None,
             pad_token_id=0,
             return_dict_in_generate=True,
             output_logits=True,
         )
-    logprobs = torch.stack(drawn.logits, dim=1).log_softmax(-1)
+    logprobs = (torch.stack(drawn.logits, dim=1) / temperature).log_softmax(-1)
     replies = []
     for row, sequence in enumerate(drawn.sequences[:, len(prompt_ids) :].tolist()):
         length = sequence.index(eos_id) + 1 if eos_id in sequence else len(sequence)

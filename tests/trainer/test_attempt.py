@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from services.trainer.repository import RunRepository
 from services.trainer.settings import JobSettings
 from shared.artifacts import adapter_digest
 from shared.contracts.inference import AdapterKind
-from shared.contracts.trainer import Run, RunConfig, RunState, Step
+from shared.contracts.trainer import EventKind, Run, RunConfig, RunState, Step
 from shared.database import open_pool
 from shared.ids import parse_served_name
 from tests.models import make_model
@@ -44,6 +45,9 @@ class Bench:
     def __init__(self, folder: Path, dsn: str, tokens: Path, peers: Peers) -> None:
         self.peers = peers
         self.dsn = dsn
+        self.run_id = RUN
+        self.stopped = ""
+        self.records: RunRecords
         self.settings = JobSettings(
             db=dsn,
             artifacts=(folder / "artifacts").as_uri(),
@@ -53,7 +57,7 @@ class Bench:
             tokens_file=tokens,
             learner_threads=1,
         )
-        self.config = run_config(peers.model, steps=STEPS)
+        self.config = run_config(peers.model, steps=STEPS, run_ahead=0, refills=0)
         (folder / "artifacts").mkdir()
 
     def begin(self, attempt: int = 1, **changes: Any) -> RunRecords:
@@ -64,20 +68,23 @@ class Bench:
             async with open_pool(self.dsn) as pool:
                 repository = RunRepository(pool)
                 if attempt == 1:
-                    await repository.create(RUN, self.config)
+                    await repository.create(self.run_id, self.config)
                 else:
-                    assert await repository.next_attempt(RUN, attempt - 1)
+                    assert await repository.next_attempt(self.run_id, attempt - 1, self.config)
 
         asyncio.run(write())
-        records = RunRecords(self.dsn, RUN, attempt)
-        records.begin({})
-        return records
+        self.records = RunRecords(self.dsn, self.run_id, attempt)
+        self.records.begin({})
+        return self.records
 
     def train(self, records: RunRecords) -> int:
         """One attempt in this process."""
         from services.trainer.attempt import Attempt
 
-        return Attempt(self.settings, self.config, records).run()
+        attempt = Attempt(self.settings, self.config, records)
+        done = attempt.run()
+        self.stopped = attempt.watch.stopped
+        return done
 
     def train_elsewhere(self, records: RunRecords) -> "subprocess.Popen[bytes]":
         """One attempt in a process of its own, as in a Ray Train worker."""
@@ -85,7 +92,7 @@ class Bench:
         self.settings.write(settings_file)
         arguments = {
             "settings_file": str(settings_file),
-            "run_id": RUN,
+            "run_id": self.run_id,
             "attempt": records.attempt,
             "config": self.config.model_dump(mode="json"),
         }
@@ -100,16 +107,16 @@ class Bench:
         async def read() -> tuple[Run, list[Step]]:
             async with open_pool(self.dsn) as pool:
                 repository = RunRepository(pool)
-                stored = await repository.find(RUN)
+                stored = await repository.find(self.run_id)
                 assert stored is not None
-                return stored.run, await repository.steps(RUN, 0)
+                return stored.run, await repository.steps(self.run_id, 0)
 
         return asyncio.run(read())
 
     def stored_digest(self, name: str) -> str:
         """Digest of an adapter in the artifact store."""
         artifacts = Path(self.settings.artifacts.removeprefix("file://"))
-        return adapter_digest(artifacts / "runs" / RUN / "adapters" / name)
+        return adapter_digest(artifacts / "runs" / self.run_id / "adapters" / name)
 
 
 @pytest.fixture
@@ -121,15 +128,18 @@ def bench(tmp_path: Path, control_db: str, tokens: Path, model: Path) -> Iterato
 def assert_whole(bench: Bench, steps: list[Step]) -> None:
     """All steps once, each drawn from the adapter of the step before it, the last one published and stored."""
     assert [step.step for step in steps] == list(range(1, STEPS + 1))
-    assert sorted(bench.peers.batches) == [(RUN, step) for step in range(1, STEPS + 1)]
+    ahead = bench.config.run_ahead
+    assert {(run, step) for run, step, _ in bench.peers.batches} == {(RUN, step) for step in range(1, STEPS + 1)}
     policies = {request.step: (request.policy, request.adapter_digest) for request in bench.peers.requests}
-    assert policies[1] == ("base", "base")
-    for step in steps[:-1]:
-        adapter = bench.peers.adapters[step.adapter_name]
-        assert policies[step.step + 1] == (f"{RUN}@{step.step}", adapter.digest)
+    adapters = [("base", "base")] * (ahead + 1)
+    adapters += [(f"{RUN}@{step.step}", bench.peers.adapters[step.adapter_name].digest) for step in steps]
+    assert [policies[step.step] for step in steps] == adapters[:STEPS]
     for step in steps:
         assert parse_served_name(step.adapter_name).digest8 == bench.stored_digest(step.adapter_name)[:8]
-        assert step.logprob_gap < 1e-4 and step.importance_ratio == pytest.approx(1.0, abs=1e-3)
+        assert step.staleness == min(ahead, step.step - 1)
+        assert step.logprob_gap < (0.05 if step.staleness else 1e-4)
+        assert step.importance_ratio == pytest.approx(1.0, abs=0.05 if step.staleness else 1e-3)
+        assert step.effective_sample_size is not None and 0.9 < step.effective_sample_size < 1.0 + 1e-6
         served, base = map(float, step.probe.split(" / "))
         assert served < base / 10
     assert set(bench.peers.adapters) == {step.adapter_name for step in steps}, "one adapter a step"
@@ -138,22 +148,29 @@ def assert_whole(bench: Bench, steps: list[Step]) -> None:
 def test_a_run_trains_logs_and_publishes_every_step(bench: Bench) -> None:
     bench.peers.script.unavailable = 1
     bench.peers.script.cut = 1
-    bench.peers.script.lose = {(2, 0), (2, 3)}
+    bench.peers.script.lose = {(2, 0)}
     assert bench.train(bench.begin()) == STEPS
     _, steps = bench.outcome()
     assert_whole(bench, steps)
-    assert [step.unscorable for step in steps] == [0, 2 * bench.config.prompts_per_step, 0]
+    assert [step.unscorable for step in steps] == [0, bench.config.prompts_per_step, 0]
     assert steps[0].kl == 0.0 and all(step.kl is not None and step.kl > 0 for step in steps[1:])
     asked = [request.step for request in bench.peers.requests]
     assert asked == [1, 1, 1, 2, 3], "a refused and a cut batch are asked for again"
     assert all(request.temperature == 1.0 for request in bench.peers.requests)
 
 
-def test_killed_while_sampling_it_resumes_and_ends_as_an_unkilled_twin(bench: Bench) -> None:
+@pytest.mark.parametrize("ahead", [1, pytest.param(0, marks=pytest.mark.slow)], ids=["one step ahead", "on-policy"])
+def test_killed_while_sampling_it_resumes_and_ends_as_an_unkilled_twin(bench: Bench, ahead: int) -> None:
+    """With refills: the killed run's second half draws the same prompts, refills and samples."""
     bench.peers.script.hold_batch = 3
-    process = bench.train_elsewhere(bench.begin())
+    bench.peers.script.equal_tasks = {"t1", "t2", "t3"}
+    process = bench.train_elsewhere(bench.begin(run_ahead=ahead, refills=2))
     try:
-        assert bench.peers.held.wait(90), "step 3 was never asked for"
+        assert bench.peers.held.wait(200), "step 3 was never asked for"
+        deadline = time.monotonic() + 100
+        while len(bench.outcome()[1]) < 2:  # one step ahead, step 2 learns while step 3 is sampled
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
     finally:
         process.send_signal(signal.SIGKILL)
         process.wait()
@@ -163,6 +180,7 @@ def test_killed_while_sampling_it_resumes_and_ends_as_an_unkilled_twin(bench: Be
     _, steps = bench.outcome()
     assert_whole(bench, steps)
     assert [step.attempt for step in steps] == [1, 1, 2]
+    assert sum(step.refilled for step in steps) >= 3, "every task that teaches nothing gave way"
     killed = steps[-1].adapter_name
 
     bench.settings.checkpoints = bench.settings.checkpoints / "twin"
@@ -175,7 +193,7 @@ def test_killed_while_publishing_the_next_attempt_publishes_and_logs_that_step(b
     bench.peers.script.hold_publish = STEPS
     process = bench.train_elsewhere(bench.begin())
     try:
-        assert bench.peers.held.wait(90), "the last adapter was never published"
+        assert bench.peers.held.wait(200), "the last adapter was never published"
     finally:
         process.send_signal(signal.SIGKILL)
         process.wait()
@@ -266,9 +284,47 @@ def test_a_store_that_cannot_be_written_ends_the_run_in_a_sentence(bench: Bench)
 def test_shuffled_rewards_train_another_adapter_on_the_same_samples(bench: Bench) -> None:
     assert bench.train(bench.begin(rewards="shuffled", steps=1)) == 1
     (shuffled,) = bench.outcome()[1]
-    scored = [sample.reward for group in bench.peers.batches[RUN, 1] for sample in group.samples]
+    scored = [sample.reward for group in bench.peers.batches[RUN, 1, 0] for sample in group.samples]
     assert shuffled.reward == pytest.approx(sum(filter(None, scored)) / len(scored))
     bench.settings.checkpoints = bench.settings.checkpoints / "twin"
     bench.config = bench.config.model_copy(update={"rewards": "verifier"})
     bench.train(RunRecords(bench.dsn, RUN, 1))
     assert bench.outcome()[1][0].adapter_name != shuffled.adapter_name
+
+
+def test_a_run_that_starts_from_an_adapter_goes_on_from_it(bench: Bench) -> None:
+    assert bench.train(bench.begin(steps=1, learning_rate=1e-2)) == 1
+    first = bench.outcome()[1][0].adapter_name
+    bench.run_id = "round-two"
+    assert bench.train(bench.begin(start_from=f"{RUN}@1")) == 1
+    (step,) = bench.outcome()[1]
+    assert (bench.peers.requests[-1].policy, bench.peers.requests[-1].run_id) == (f"{RUN}@1", "round-two")
+    assert step.logprob_gap < 1e-4, "the learner loaded what the engine serves"
+    (warned,) = [event for event in bench.records.events() if event.kind is EventKind.WARNED]
+    assert "band band was cut on base, the run starts from night@1" in warned.message
+    assert step.kl is not None and step.kl > 0.0, "which is not the base"
+    assert parse_served_name(step.adapter_name).digest8 != parse_served_name(first).digest8
+    bench.run_id = "round-three"
+    with pytest.raises(RunFailed, match=r"`lora.rank`: night@1 has rank 4, the run asks for 8; set it to 4"):
+        bench.train(bench.begin(lora={"rank": 8, "alpha": 16}))
+
+
+def test_a_kernel_that_is_missing_is_told_before_the_model_is_loaded(bench: Bench) -> None:
+    with pytest.raises(RunFailed, match=r"`kernels`: no_such_kernel is not installed where the trainer runs"):
+        bench.train(bench.begin(kernels=["json", "no_such_kernel"]))
+    assert bench.peers.requests == []
+
+
+@pytest.mark.slow
+def test_two_workers_of_a_job_train_serve_and_log_as_one(bench: Bench) -> None:
+    bench.begin(workers=2, run_ahead=1)
+    settings_file = bench.settings.checkpoints / "job.json"
+    bench.settings.write(settings_file)
+    command = [sys.executable, "-m", "services.trainer.job", "--run-id", RUN, "--attempt", "1"]
+    environment = os.environ | {"RAY_ADDRESS": "local", "HF_HUB_OFFLINE": "1"}  # a Ray of its own
+    done = subprocess.run([*command, "--settings", str(settings_file)], env=environment, timeout=250, check=False)
+    run, steps = bench.outcome()
+    assert (done.returncode, run.state) == (0, RunState.DONE), run.error
+    assert_whole(bench, steps)
+    told = [event.kind for event in bench.records.events()]
+    assert told == [EventKind.STARTED, EventKind.ENDED], "by the first worker only"

@@ -116,11 +116,36 @@ def test_the_same_seed_trains_the_same_adapter(model: Path, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("rows", "max_tokens", "expected"), [(128, 128, 32), (512, 4096, 1), (512, 1024, 4), (12, 512, 6), (7, 600, 1)]
+    ("rows", "max_tokens", "unit", "expected"),
+    [
+        (128, 128, 1, 32),
+        (512, 4096, 1, 1),
+        (512, 1024, 1, 4),
+        (12, 512, 1, 6),
+        (7, 600, 1, 1),
+        (128, 128, 8, 32),
+        (512, 4096, 16, 16),
+        (48, 100, 8, 24),
+    ],
 )
-def test_a_forward_holds_whole_shares_of_the_batch_within_its_token_bound(
-    rows: int, max_tokens: int, expected: int
+def test_a_micro_batch_is_a_whole_share_of_the_batch_within_its_bound_and_parts_no_group(
+    rows: int, max_tokens: int, unit: int, expected: int
 ) -> None:
-    from services.trainer.learner import micro_batch_rows
+    from services.trainer.learner_settings import micro_batch_rows
 
-    assert micro_batch_rows(rows, max_tokens) == expected
+    assert micro_batch_rows(rows, max_tokens, unit) == expected
+
+
+def test_memory_for_the_backward_pass_is_measured_on_the_model_itself(tmp_path: Path) -> None:
+    from services.trainer.learner import build_learner
+
+    found = []
+    for layers in (1, 2, 3):
+        model = make_model(tmp_path / str(layers), layers=layers)
+        learner = build_learner(run_config(model), tmp_path, [["a"] * 4], Sampled(model), lambda: None, [])
+        assert learner.limits is not None
+        found.append(4 * 2**30 / learner.limits.kept)
+        repeated = learner.limits.repeated * found[-1]
+        assert repeated == pytest.approx(layers * 2 * 64 * 4, rel=1e-3), "keys and values of two heads of 32, float32"
+    assert found[2] - found[1] == pytest.approx(found[1] - found[0], rel=0.02), "each layer keeps as much as the other"
+    assert found[1] - found[0] > 4 * (4 * 64 + 4 * 128), "float32: at least the norms and the MLP of 64 and 128"

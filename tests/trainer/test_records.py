@@ -47,8 +47,8 @@ async def attempts(control_db: str) -> tuple[RunRecords, RunRecords]:
         first = RunRecords(control_db, "night", 1)
         first.begin({"trl": "1.16.0"})
         assert first.add_step(step(1, 1)) is False
-        assert await repository.next_attempt("night", 1)
-        assert not await repository.next_attempt("night", 1), "only one caller may begin the next attempt"
+        assert await repository.next_attempt("night", 1, CONFIG)
+        assert not await repository.next_attempt("night", 1, CONFIG), "only one caller may begin the next attempt"
     return first, RunRecords(control_db, "night", 2)
 
 

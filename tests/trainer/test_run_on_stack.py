@@ -28,7 +28,9 @@ SECONDS = 240
 async def config_of_demo(trainer: TrainerClient, **changes: object) -> RunConfig:
     """What the demo trained with, changed."""
     demo = (await trainer.run(DEMO_RUN)).config
-    return RunConfig.model_validate(demo.model_dump() | {"steps": STEPS} | changes)
+    # the demo's smoke policy has hardly been trained and its band is every prompt: most groups teach nothing
+    whole = {"steps": STEPS, "run_ahead": 1, "refills": 1, "guards": {"zero_variance": "warn"}}
+    return RunConfig.model_validate(demo.model_dump() | whole | changes)
 
 
 async def at_step(trainer: TrainerClient, run_id: str, steps: int) -> Run:
@@ -64,8 +66,9 @@ def assert_trained_as_served(stack: StackHandle, run_id: str, steps: list[Step])
     """Every step once; trainer and engine agree; what is stored is what was published."""
     assert [step.step for step in steps] == list(range(1, STEPS + 1))
     for step in steps:
-        assert step.logprob_gap < 1e-3, step
-        assert abs(step.importance_ratio - 1) < 1e-2
+        assert step.staleness == min(1, step.step - 1)
+        assert step.logprob_gap < (0.1 if step.staleness else 1e-3), step  # an update lies between the two policies
+        assert abs(step.importance_ratio - 1) < (0.2 if step.staleness else 1e-2)
         served, base = map(float, step.probe.split(" / "))
         assert served <= max(base / 10, 1e-5), "the served adapter is not the trained one"
         folder = StackHome(stack.home).artifacts / "runs" / run_id / "adapters" / step.adapter_name

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,10 @@ import httpx
 import pytest
 
 from services.trainer.admission import Admission
-from services.trainer.endpoints import router
+from services.trainer.curves import Curves
+from services.trainer.endpoints import plan_router, router
 from services.trainer.launcher import JobState, LauncherUnavailable
+from services.trainer.planning import Planner
 from services.trainer.records import RunRecords
 from services.trainer.repository import RunRepository
 from services.trainer.service import RunService
@@ -19,7 +22,8 @@ from shared import web
 from shared.auth import TokenFile, read_token
 from shared.clients.inference import InferenceClient
 from shared.clients.rollout import RolloutClient
-from shared.contracts.trainer import RunState
+from shared.contracts.rollout import SamplingRequest
+from shared.contracts.trainer import CurvePoint, EventKind, GuardAction, GuardName, RunEvent, RunState
 from shared.database import open_pool
 from tests.models import make_model
 from tests.trainer.peers import Peers, serving
@@ -91,7 +95,7 @@ class Api:
 
 @pytest.fixture
 async def api(
-    control_db: str, tokens: Path, peers: Peers, model: Path, monkeypatch: pytest.MonkeyPatch
+    control_db: str, tokens: Path, peers: Peers, model: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> AsyncIterator[Api]:
     monkeypatch.setattr("services.trainer.service.WATCH_SECONDS", 0.05)
     launcher = ScriptedLauncher()
@@ -108,7 +112,11 @@ async def api(
     ):
         app = web.create_app("trainer", TokenFile(tokens), lifespan, {}, dict)
         app.include_router(router)
-        app.state.runs = RunService(RunRepository(pool), launcher, Admission(rollout, inference).check)
+        app.include_router(plan_router)
+        app.state.planner = Planner(rollout)
+        repository = RunRepository(pool)
+        admission = Admission(rollout, inference, (tmp_path / "artifacts").as_uri())
+        app.state.runs = RunService(repository, launcher, admission.check, Curves(repository, rollout))
         watch = asyncio.create_task(app.state.runs.watch())
         transport = httpx.ASGITransport(app)
         headers = {"authorization": f"Bearer {token}"}
@@ -227,7 +235,10 @@ async def test_steps_come_after_the_asked_one(api: Api) -> None:
         ({"model": "/no/such/model"}, "config.model", "/no/such/model/config.json is missing"),
         ({"model": "Qwen/Qwen3-4B"}, "config.model", "is not what inference serves"),
         ({"lora": {"rank": 64}}, "config.lora.rank", "above the largest inference serves: 16"),
-        ({"workers": 2}, "config.workers", "this version trains with 1"),
+        ({"workers": 3}, "config.workers", "4 prompts a step cannot be shared out to 3 evenly"),
+        ({"start_from": "day@4"}, "config.start_from", "was never published"),
+        ({"start_from": "day"}, "config.start_from", "is no policy"),
+        ({"guards": {"sink": "stop"}}, "config.guards.sink.[key]", "'sync'"),
         ({"k": 1}, "config.k", "greater than or equal to 2"),
         ({"learning_rat": 1.0}, "config.learning_rat", "not permitted"),
     ],
@@ -256,3 +267,68 @@ async def test_who_may_call(api: Api, call: tuple[str, str], tokens: Path) -> No
 async def test_unknown_runs_are_404(api: Api) -> None:
     for method, path in (("GET", "/v1/runs/x"), ("GET", "/v1/runs/x/steps"), ("POST", "/v1/runs/x/stop")):
         assert (await api.http.request(method, path)).status_code == 404
+
+
+async def test_a_run_is_listed_and_tells_what_happened(api: Api) -> None:
+    await api.start("night")
+    await api.start("day")
+    records = RunRecords(api.dsn, "night", 1)
+    records.begin({})
+    event = RunEvent(kind=EventKind.PAUSED, message="no verifier", step=3, attempt=1, at=datetime.now(UTC))
+    records.add_event(event)
+    assert [run["run_id"] for run in (await api.http.get("/v1/runs", params={"limit": 5})).json()["runs"]] == [
+        *("day", "night")
+    ]
+    (told,) = (await api.http.get("/v1/runs/night/events")).json()["events"]
+    assert (told["kind"], told["message"], told["step"]) == ("paused", "no verifier", 3)
+    assert (await api.http.get("/v1/runs/night/log")).json()["tail"] == "MemoryError: 4 GB"
+
+
+async def test_a_run_that_a_guard_stopped_goes_on_under_other_guards_but_no_other_config(api: Api) -> None:
+    await api.start()
+    records = RunRecords(api.dsn, "night", 1)
+    records.begin({})
+    records.finish(RunState.STOPPED, "guard `zero_variance`: …")
+    assert (await api.start(steps=99, guards={"zero_variance": "warn"})).status_code == 409
+    again = await api.start(guards={"zero_variance": "warn"})
+    assert again.status_code == 200 and again.json()["attempt"] == 2
+    assert RunRecords(api.dsn, "night", 2).begin({}).guards == {GuardName.ZERO_VARIANCE: GuardAction.WARN}
+    assert (await api.http.post("/v1/runs/night/resume")).json()["attempt"] == 2, "it is at work"
+
+
+async def test_an_evaluation_is_read_when_it_is_done(api: Api, peers: Peers) -> None:
+    await api.start()
+    records = RunRecords(api.dsn, "night", 1)
+    records.begin({})
+    request = SamplingRequest(sampling_id="night-s0-holdout", domain="shop")
+    peers.evaluations[request.sampling_id], peers.reports[request.sampling_id] = request, peers.evaluate(request)
+    records.queue_evaluation(CurvePoint(step=0, sampling_id=request.sampling_id))
+    for _ in range(200):
+        (point,) = (await api.http.get("/v1/runs/night")).json()["curve"]
+        if point["pass_at_1"] is not None:
+            break
+        await asyncio.sleep(0.05)
+    assert point["low"] <= point["pass_at_1"] <= point["high"]
+
+
+async def test_a_plan_is_made_of_the_bands_own_replies_and_starts_nothing(api: Api) -> None:
+    answer = await api.http.post("/v1/plans", json={"config": api.config})
+    plan = answer.json()
+    assert answer.status_code == 200 and plan["band_prompts"] == 10 and plan["samples_per_step"] == 16
+    assert api.launcher.jobs == {}
+    for changes, preset, words in (
+        ({}, "qwen9", "no preset 'qwen9'; there are llama-8b-1gpu"),
+        ({"band_id": "nowhere"}, None, "no band 'nowhere'"),
+        ({"model": "Qwen/Qwen3-4B"}, None, "give its folder, or a preset"),
+    ):
+        body = {"config": api.config | changes} | ({"preset": preset} if preset else {})
+        refused = await api.http.post("/v1/plans", json=body)
+        assert refused.status_code == 422 and words in refused.json()["detail"]
+    assert "recipe-r5" in [preset["name"] for preset in (await api.http.get("/v1/presets")).json()["presets"]]
+
+
+async def test_a_store_that_cannot_be_written_is_refused_before_any_job(api: Api, tmp_path: Path) -> None:
+    (tmp_path / "artifacts").write_text("a file where the store should be")
+    answer = await api.start()
+    assert answer.status_code == 503 and "Make it writable" in answer.json()["detail"]
+    assert api.launcher.jobs == {}

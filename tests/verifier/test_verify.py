@@ -48,6 +48,21 @@ async def test_status_and_reward(store: VerifierClient, sql: str, status: Status
     assert (verdict.status, verdict.reward, verdict.sql) == (status, reward, sql)
 
 
+@pytest.mark.parametrize(
+    ("sql", "sqlstate"),
+    [
+        ("SELECT no_such FROM author", "42703"),
+        ("SELECT FROM WHERE", "42601"),
+        ("SELECT 1 / (id - id) FROM author", "22012"),
+        ("SELECT (SELECT id FROM author) FROM book", "21000"),
+        (GOLD, None),
+        ("DELETE FROM author", None),
+    ],
+)
+async def test_an_sql_error_carries_postgres_code(store: VerifierClient, sql: str, sqlstate: str | None) -> None:
+    assert (await verdict_of(store, sql)).sqlstate == sqlstate
+
+
 async def test_a_match_holds_on_every_seed_where_the_gold_has_rows(store: VerifierClient) -> None:
     verdict = await verdict_of(store, GOLD)
     assert [(seed.seed, seed.rows, seed.gold_rows) for seed in verdict.seeds] == [("main", 2, 2), ("fewer", 1, 1)]

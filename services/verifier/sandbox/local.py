@@ -22,9 +22,10 @@ import psycopg
 
 from services.verifier.sandbox.isolation import Isolation, choose_isolation
 from services.verifier.sandbox.leftovers import end_processes, remove_segments
+from services.verifier.sandbox.loading import database_names
 from services.verifier.sandbox.protocol import MAIN_SEED, SandboxFailed
 from services.verifier.sandbox.server import Server
-from services.verifier.sandbox.template import Template, Templates, copy_cluster, database_names, folder_bytes
+from services.verifier.sandbox.template import Template, Templates, copy_cluster, folder_bytes
 from shared.domain import Bundle
 from shared.embedded_postgres import program
 
@@ -58,6 +59,10 @@ class LocalCluster:
     def host(self) -> str:
         """The socket folder."""
         return self._server.host
+
+    @property
+    def password(self) -> None:
+        """None: the socket's folder keeps others out."""
 
     @property
     def data_id(self) -> str:

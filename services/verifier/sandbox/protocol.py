@@ -1,4 +1,4 @@
-"""What the verifier asks of a sandbox driver. The local driver starts processes; a cluster driver would start Pods."""
+"""What the verifier asks of a sandbox driver. The local driver starts processes, the cluster's starts Pods."""
 
 from collections.abc import Sequence
 from enum import StrEnum
@@ -31,6 +31,10 @@ class Cluster(Protocol):
     @property
     def host(self) -> str:
         """Socket folder or host name, as libpq takes it."""
+
+    @property
+    def password(self) -> str | None:
+        """Of every role; None where the socket's folder keeps others out."""
 
     @property
     def data_id(self) -> str:

@@ -135,6 +135,7 @@ class Sessions:
         timeout_ms = int(self.statement_timeout_seconds * 1000)
         connection = psycopg.connect(
             host=self.cluster.host,
+            password=self.cluster.password,
             user=role,
             dbname=self.cluster.database(seed),
             connect_timeout=CONNECT_SECONDS,
@@ -182,6 +183,7 @@ class Sessions:
     def _terminate(self, backends: list[int]) -> None:
         with psycopg.connect(
             host=self.cluster.host,
+            password=self.cluster.password,
             user=Role.ADMIN,
             dbname=self.cluster.database(MAIN_SEED),
             connect_timeout=2,

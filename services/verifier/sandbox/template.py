@@ -18,11 +18,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import psycopg
-from psycopg import sql
 
-from services.verifier.sandbox.grants import TEMPLATE_SQL, after_load
+from services.verifier.sandbox.grants import TEMPLATE_SQL
 from services.verifier.sandbox.isolation import Isolation
-from services.verifier.sandbox.protocol import MAIN_SEED, BundleFaulty, Role, SandboxFailed, seed_names
+from services.verifier.sandbox.loading import Address, drop, load
+from services.verifier.sandbox.protocol import Role, SandboxFailed
 from services.verifier.sandbox.server import Server
 from shared.domain import Bundle
 from shared.embedded_postgres import program
@@ -79,11 +79,6 @@ log_timezone = 'UTC'
 is thrown away), and no statement text in logs or activity views."""
 
 
-def database_names(bundle: Bundle) -> dict[str, str]:
-    """Seed name to database name."""
-    return {seed: f"seed_{number}" for number, seed in enumerate(seed_names(bundle))}
-
-
 def copy_cluster(source: Path, target: Path, isolation: Isolation) -> None:
     """`source`'s data folder as a new cluster folder. Raises SandboxFailed."""
     target.mkdir(mode=0o700)
@@ -119,13 +114,6 @@ class Template:
     """What its data folder occupies."""
 
 
-def _drop(admin: psycopg.Connection, *databases: str) -> None:
-    """A sandbox is copied often: databases that it never opens are 7 MB each for nothing."""
-    for database in databases:
-        admin.execute("UPDATE pg_database SET datistemplate = false WHERE datname = %s", (database,))
-        admin.execute(sql.SQL("DROP DATABASE {}").format(sql.Identifier(database)))
-
-
 class Templates:
     """The templates below one folder. Thread-safe."""
 
@@ -149,7 +137,7 @@ class Templates:
         with self._lock(folder.name):
             if not folder.exists():
                 self._forget_oldest()
-                self._build(folder, lambda draft: self._load(draft, bundle), self.base())
+                self._build(folder, lambda draft: load(Address(draft.host), bundle), self.base())
             with self._guard:
                 self._users[folder.name] += 1
         template = Template(folder, (folder / "id").read_text(), int((folder / "bytes").read_text()))
@@ -248,34 +236,7 @@ class Templates:
     def _grant(self, server: Server) -> None:
         with psycopg.connect(host=server.host, user=Role.ADMIN, dbname="template1", autocommit=True) as connection:
             connection.execute(TEMPLATE_SQL.encode())
-            _drop(connection, "postgres", "template0")
+            drop(connection, "postgres", "template0")
             # Every seed of every sandbox is a copy of this database: 5.7 MB instead of 7.4.
             connection.execute("DELETE FROM pg_description")
             connection.execute("VACUUM (FULL, FREEZE)")
-
-    def _load(self, server: Server, bundle: Bundle) -> None:
-        with psycopg.connect(host=server.host, user=Role.ADMIN, dbname="template1", autocommit=True) as admin:
-            for seed, database in database_names(bundle).items():
-                create = "CREATE DATABASE {} OWNER owner TEMPLATE template1 STRATEGY file_copy"
-                admin.execute(sql.SQL(create).format(sql.Identifier(database)))
-                seed_sql = bundle.variants.get(seed, bundle.seed_sql)
-                self._load_seed(server, database, seed, [bundle.schema_sql, seed_sql])
-        main = database_names(bundle)[MAIN_SEED]
-        with psycopg.connect(host=server.host, user=Role.ADMIN, dbname=main, autocommit=True) as admin:
-            _drop(admin, "template1")
-
-    def _load_seed(self, server: Server, database: str, seed: str, scripts: list[str]) -> None:
-        """The scripts as the database's owner, then the reading roles' grants as the administrator."""
-        try:
-            with psycopg.connect(host=server.host, user="owner", dbname=database) as owner:
-                for script in scripts:
-                    if script.strip():
-                        owner.execute(script.encode())
-        except psycopg.Error as error:
-            raise BundleFaulty(f"seed `{seed}` does not load: {str(error).strip()}") from error
-        with psycopg.connect(host=server.host, user=Role.ADMIN, dbname=database, autocommit=True) as admin:
-            schemas = admin.execute(
-                "SELECT nspname FROM pg_namespace WHERE nspname NOT LIKE 'pg\\_%' AND nspname <> 'information_schema'"
-            ).fetchall()
-            admin.execute(after_load(database, [name for (name,) in schemas]))
-            admin.execute("ANALYZE")

@@ -75,6 +75,7 @@ class Workbench:
         options = {**PINNED, "default_transaction_read_only": "off", "statement_timeout": str(LOAD_SECONDS * 1000)}
         return psycopg.connect(
             host=self._cluster.host,
+            password=self._cluster.password,
             user=user,
             dbname=self._cluster.database(seed),
             options=login_options(options),

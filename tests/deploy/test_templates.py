@@ -1,0 +1,96 @@
+"""The chart renders valid manifests: all presets, Kubernetes versions, helm versions, with and without operators."""
+
+import itertools
+
+import pytest
+
+from tests.deploy.checking import check_all
+from tests.deploy.helm import CHART, KUBERNETES, OPERATORS, PACKAGES, PRESETS, render, run_helm, template
+
+HELMS = tuple(PACKAGES)
+ONE_FAST = [pytest.param(HELMS[0], marks=pytest.mark.slow), HELMS[1]]
+"""Both helms, the older one outside CI's short set."""
+
+
+@pytest.mark.parametrize("version", ONE_FAST)
+@pytest.mark.parametrize("preset", PRESETS)
+def test_lint_finds_nothing(preset: str, version: str) -> None:
+    done = run_helm("lint", "--strict", str(CHART), "--values", str(CHART / f"values-{preset}.yaml"), version=version)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "[WARNING]" not in done.stdout and "[ERROR]" not in done.stdout
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_a_preset_renders_valid_manifests(preset: str) -> None:
+    check_all(render(preset), "1.33")
+
+
+def test_the_defaults_render_valid_manifests_without_any_operator() -> None:
+    manifests = render(None, apis=())
+    check_all(manifests, "1.33")
+    assert not {manifest["kind"] for manifest in manifests} & {"RayService", "ServiceMonitor", "PrometheusRule"}
+
+
+def test_both_helms_render_the_same() -> None:
+    values = {"auth": {"existingSecret": "t"}, "ray": {"auth": {"existingSecret": "r"}}, "database": {"mode": "cnpg"}}
+    first, second = (render("8xh100", values=values, version=version) for version in HELMS)
+    assert sorted(map(repr, first)) == sorted(map(repr, second))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("version", HELMS)
+@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("kubernetes", KUBERNETES)
+def test_everywhere(preset: str, kubernetes: str, version: str) -> None:
+    """With every subset of operators that matters: none, each alone, all but each, all."""
+    alone = [(api,) for api in OPERATORS]
+    without = [tuple(other for other in OPERATORS if other != api) for api in OPERATORS]
+    for apis in [(), *alone, *without, OPERATORS]:
+        check_all(render(preset, version=version, kubernetes=kubernetes, apis=apis), kubernetes)
+
+
+@pytest.mark.parametrize(
+    ("values", "sentence"),
+    [
+        ({"verifer": {}}, "verifer"),
+        ({"verifier": {"settings": {"row_cpa": 1}}}, "row_cpa"),
+        ({"verifier": {"settings": {"row_cap": 0}}}, "row_cap"),
+        ({"images": {"tag": "latest"}}, "tag"),
+        ({"verifier": {"resources": None}}, "resources"),
+        ({"engine": {"gpus": 0}}, "engine.gpus: a cuda engine needs at least 1"),
+        ({"engine": {"colocated": True}, "ray": {"mode": "kuberay"}}, "engine.colocated: needs ray.mode pod"),
+        (
+            {"database": {"mode": "external", "external": {"existingSecret": "x"}}},
+            "database.external.cidrs: name where the database answers",
+        ),
+        ({"artifacts": {"store": "s3"}}, "artifacts.s3.url: write s3://bucket/prefix"),
+        ({"rollout": {"worker": {"minReplicas": 9}}}, "rollout.worker.minReplicas: may not be above"),
+    ],
+)
+@pytest.mark.parametrize("version", ONE_FAST)
+def test_a_faulty_value_is_named(values: dict[str, object], sentence: str, version: str) -> None:
+    done = template(values=values, version=version)
+    assert done.returncode != 0
+    assert sentence in done.stderr
+
+
+@pytest.mark.slow
+def test_combinations_of_modes_are_valid() -> None:
+    external = {"mode": "external", "external": {"existingSecret": "db", "cidrs": ["10.0.0.5/32"], "port": 6432}}
+    bundled = {"mode": "bundled", "bundled": {"backup": {"enabled": True}}}
+    databases = [external, bundled, {"mode": "cnpg", "cnpg": {"backupDestination": "s3://b/x"}}]
+    stores = [{"store": "pvc", "retention": {"checkpointDays": 30}}, {"store": "s3", "s3": {"url": "s3://b/p"}}]
+    for database, store, driver in itertools.product(databases, stores, ("pod", "local")):
+        values = {
+            "database": database,
+            "artifacts": store,
+            "verifier": {"sandbox": {"driver": driver, "runtimeClassName": "gvisor"}, "autoscaling": {"kind": "keda"}},
+            "domains": {"existingClaim": "bundles", "configMaps": ["shop", "crm"]},
+            "ingress": {"enabled": True, "tlsSecret": "cert", "annotations": {"a.b/c": "d"}},
+            "model": {"s3Uri": "s3://models/x", "hubTokenSecret": "hub", "path": "/models/x"},
+            "author": {"teacherSecret": "teachers"},
+            "ray": {"gcsFaultTolerance": {"enabled": True, "redisAddress": "redis:6379", "existingSecret": "redis"}},
+            "images": {"pullSecrets": ["pull"], "digests": {"verifier": "sha256:" + "a" * 64}},
+            "extraObjects": [{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "{{ .Release.Name }}-x"}}],
+        }
+        check_all(render("multi-node", values=values), "1.34")
