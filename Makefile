@@ -21,7 +21,7 @@ demo: install ## the whole climb on this machine: tasks, base, band, GRPO, servi
 	@$(BIN)/sqlclimb demo $(DEMO)
 
 test: install ## every test CI runs, with the real services, and the smoke demo (under 15 minutes)
-	@$(BIN)/python -m pytest -n 2 $(TESTS)
+	@$(BIN)/python -m pytest -n 3 $(TESTS)
 
 lint: install ## ruff and mypy --strict on our packages
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy

@@ -7,6 +7,7 @@ for the administrator). In turn, raw series printed; then idle cost, with the tw
 """
 
 import argparse
+import contextlib
 import json
 import statistics
 import subprocess
@@ -143,10 +144,11 @@ def load(folder: Path, bundle: Bundle) -> None:
 
 
 def end(process: "subprocess.Popen[bytes]", folder: Path) -> None:
-    """Kill a stock server (bwrap may stand before it) and remove its folder."""
+    """Kill a stock server and remove its folder."""
     family = [*psutil.Process(process.pid).children(recursive=True), psutil.Process(process.pid)]
     for member in family:
-        member.kill()
+        with contextlib.suppress(psutil.NoSuchProcess):  # its children end by themselves, at once
+            member.kill()
     process.wait()
     psutil.wait_procs(family, timeout=5)
     subprocess.run(["rm", "-rf", str(folder)], check=True)

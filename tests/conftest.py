@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -39,20 +40,20 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
-class _ByPart(LoadScopeScheduling):
-    """A folder's tests share a worker process and its fixtures; so do all that use the whole stack, wherever they lie.
+STACK = "stack"
 
-    The stack's fixture takes minutes and 4 GB: its tests come first, and one worker has them.
-    """
+
+def part(path: Path) -> str:
+    """What a test file shares costly fixtures with: its folder, or all that use the whole stack, by their names."""
+    on_stack = path.parent.name == "climb" or path.stem.endswith("_on_stack")
+    return STACK if on_stack else "/".join(path.parts[path.parts.index("tests") : -1])
+
+
+class _ByPart(LoadScopeScheduling):
+    """A part's tests share a worker process, and so its fixtures: the stack's takes minutes and 4 GB."""
 
     def _split_scope(self, nodeid: str) -> str:
-        path = Path(nodeid.split("::")[0])
-        return "stack" if on_stack(path) else str(path.parent)
-
-
-def on_stack(path: Path) -> bool:
-    """Whether a test file uses the `stack` fixture, by its name."""
-    return path.parent.name == "climb" or path.stem.endswith("_on_stack")
+        return part(Path(nodeid.split("::")[0]))
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:
@@ -62,8 +63,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadSco
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The slowest part first."""
-    items.sort(key=lambda item: not on_stack(item.path))
+    """The longest parts first: the stack's, then by the number of their tests."""
+    sizes = Counter(part(item.path) for item in items)
+    items.sort(key=lambda item: (part(item.path) != STACK, -sizes[part(item.path)], part(item.path)))
 
 
 USER_SCOPES = [Scope.SAMPLE, Scope.TRAIN, Scope.AUTHOR]

@@ -2,7 +2,7 @@
 
 from datetime import datetime
 from enum import StrEnum
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -33,6 +33,12 @@ class SamplingParameters(Contract):
         description="recorded, and tells two samplings apart. No engine gets it: vLLM on a CPU can die of a seeded "
         "request, and batching makes equal seeds differ anyway. Two samplings with one seed are two draws",
     )
+
+    @model_validator(mode="after")
+    def _drawn(self) -> Self:
+        if self.temperature == 0 and self.k > 1:
+            raise ValueError("temperature 0 gives one reply, k times the same: set k to 1, or a temperature above 0")
+        return self
 
 
 class Purpose(StrEnum):

@@ -32,6 +32,7 @@ AWAY_SECONDS = 30
 WRONG = [
     ({"parameters": {"k": 0, "max_tokens": 64}}, "parameters.k"),
     ({"parameters": {"k": 65, "max_tokens": 64}}, "parameters.k"),
+    ({"parameters": {"k": 4, "temperature": 0}}, "parameters"),
     ({"parameters": {"k": 4, "max_tokens": 0}}, "parameters.max_tokens"),
     ({"limit": 0}, "limit"),
     ({"split": "test"}, "split"),

@@ -128,7 +128,8 @@ async def test_a_group_that_waits_to_be_asked_again_is_left_out_too(
     async with coordinator.client() as client:
         _, end = await groups_and_end(client, batch(train_ids))
         sampling = await client.sampling("batch.night.4")
-    assert (end.lost, end.groups) == ({"engine_busy": K}, GROUPS)
+    assert (sum(end.lost.values()), end.groups) == (K, GROUPS)
+    assert end.lost.keys() <= {"engine_busy", "straggler"}  # cut while it waited, or while it was asked again
     assert sampling.progress.landed == (GROUPS - 1) * K
 
 
