@@ -85,6 +85,7 @@ def _sqlclimb(author: ServiceProcess, *words: str, answers: str = "", code: int 
 needs_given = pytest.mark.skipif(not DATA.exists(), reason=f"{DATA} is absent: it holds the given databases and tasks")
 
 
+@pytest.mark.slow
 def test_a_check_names_the_tasks_that_a_changed_schema_breaks(workplace: Workplace, tmp_path: Path) -> None:
     author, shop = workplace.author, workplace.bundles / "shop"
     italians = "Which suppliers come from Italy? Names only, please."

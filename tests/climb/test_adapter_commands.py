@@ -4,6 +4,8 @@ import json
 import re
 from pathlib import Path
 
+import pytest
+
 from shared.contracts.inference import Layout
 from tests.stack import StackHandle
 
@@ -63,6 +65,7 @@ def test_it_is_exported_with_a_card_that_carries_its_delta(stack: StackHandle, t
     assert "is not empty" in again.stderr
 
 
+@pytest.mark.slow
 def test_what_has_not_moved_is_not_promoted(stack: StackHandle) -> None:
     refused = stack.cli("promote", POLICY, "--alias", "analyst", check=False)
     assert "delta base" in refused.stdout  # it is shown first

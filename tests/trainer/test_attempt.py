@@ -189,6 +189,7 @@ def test_killed_while_sampling_it_resumes_and_ends_as_an_unkilled_twin(bench: Be
     assert steps[-1].adapter_name == killed, "the same samples, the same adapter to the last bit"
 
 
+@pytest.mark.slow
 def test_killed_while_publishing_the_next_attempt_publishes_and_logs_that_step(bench: Bench) -> None:
     bench.peers.script.hold_publish = STEPS
     process = bench.train_elsewhere(bench.begin())

@@ -54,6 +54,7 @@ def fired(bench: Bench) -> list[RunEvent]:
     return [event for event in bench.records.events() if event.kind is EventKind.GUARD]
 
 
+@pytest.mark.slow
 def test_a_healthy_run_fires_none_tells_its_start_and_measures_its_checkpoints(bench: Bench) -> None:
     with curves_read(bench):
         assert bench.train(bench.begin(steps=4, refills=2, run_ahead=1, evaluation={"every": 2})) == 4

@@ -75,6 +75,7 @@ def assert_trained_as_served(stack: StackHandle, run_id: str, steps: list[Step])
         assert adapter_digest(Path(folder))[:8] == parse_served_name(step.adapter_name).digest8
 
 
+@pytest.mark.slow
 async def test_a_killed_worker_costs_at_most_a_step_and_no_prompt(stack: StackHandle) -> None:
     run_id, urls = "killed", stack.urls
     async with TrainerClient(urls["trainer"], stack.token("admin")) as trainer:
