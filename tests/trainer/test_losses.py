@@ -121,7 +121,7 @@ LOSSES = {
 IN_CI = (Loss.DAPO, Loss.GRPO, Loss.DR_GRPO, Loss.CISPO)
 
 
-@pytest.mark.parametrize("loss", [pytest.param(loss, marks=[] if loss in IN_CI else pytest.mark.slow) for loss in LOSSES])
+@pytest.mark.parametrize("loss", [pytest.param(one, marks=[] if one in IN_CI else pytest.mark.slow) for one in LOSSES])
 def test_loss_and_gradient_are_stock_trls(loss: Loss, model: Path, adapter: Path, tmp_path: Path) -> None:
     expected = stock(model, adapter, tmp_path / "stock", beta=0.0, **LOSSES[loss])
     for sharing in (SharedPrompt.ON, SharedPrompt.OFF) if loss is Loss.DAPO else (SharedPrompt.ON,):
