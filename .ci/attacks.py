@@ -1,4 +1,4 @@
-"""The whole attack list against four configurations: both walls off, each wall alone, both up. About 15 minutes.
+"""The whole attack list against four configurations: both walls off, each wall alone, both up. Minutes on 2 cores.
 
     python .ci/attacks.py [CLASS …]
 

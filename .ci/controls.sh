@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The controls of acceptance A1, on the stack and band of a finished full demo (SQLCLIMB_HOME, seed 0 by default):
-# a run on shuffled rewards, and an adapter whose B is zero, must show no gain. About 10 minutes on 2 cores.
+# a run on shuffled rewards, and an adapter whose B is zero, must show no gain. Minutes on 2 cores.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 seed=${1:-0}

@@ -2,7 +2,7 @@
 
     python .ci/from_dsn.py [--rows 5000000] [--keep FOLDER]
 
-Builds the database in an embedded Postgres (2 to 4 minutes: keys of several columns, rings, self-references, a wide
+Builds the database in an embedded Postgres (keys of several columns, rings, self-references, a wide
 table, JSON, arrays, an enum, mixed-case and reserved names, two schemas, partitions, personal columns), runs `sqlclimb
 domain init --from-dsn` on it, samples the command's memory with that of its children, and loads the bundle twice over
 in a fresh database. Checks that no row refers to a missing one, and that nothing masked is left readable.

@@ -6,7 +6,7 @@ Each database becomes a bundle (`domain init --from-sql`), is authored through t
 of its own, and must keep enough tasks; no gold that errs is kept, and hardly any may be
 proposed. Prints kept tasks, golds, archetype by difficulty, what the
 schema does not allow, and rejections by reason. `--sample` writes 50 questions with their golds, spread over all seven,
-for a person to read. About 3 minutes on 2 cores.
+for a person to read. Minutes on 2 cores.
 """
 
 import argparse

@@ -4,7 +4,7 @@
 
 Moments: the base's ledger 10-90 % full with requests in flight; mid-training; between training and the delta. After
 each kill nothing of the stack is left alive, and the same `sqlclimb demo` continues. At the end: every sampling has
-each row once, every step is there once, no finished work was repeated. About 20 minutes on 2 cores.
+each row once, every step is there once, no finished work was repeated. Twice a full demo, about.
 """
 
 import argparse

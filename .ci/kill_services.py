@@ -3,7 +3,7 @@
     python .ci/kill_services.py [--seed N] [--home FOLDER]
 
 Each part dies (SIGKILL to its process) while the demo runs a command that uses it. The demo must name it and end as an
-unkilled one: exit 0, every row once. About 6 minutes on 2 cores.
+unkilled one: exit 0, every row once. Minutes on 2 cores.
 """
 
 import argparse

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Acceptance A1 of the first issue: three full demos with different seeds, each delta recomputed from rows alone, and
 # the most memory that each held.
-# About 40 minutes on 2 cores. Logs and results in $1 (default /tmp/sqlclimb-three-seeds).
+# Logs and results in $1 (default /tmp/sqlclimb-three-seeds).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 out=${1:-/tmp/sqlclimb-three-seeds}

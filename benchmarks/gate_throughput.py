@@ -87,7 +87,8 @@ async def measure(
             began = time.perf_counter()
             judged = []
             for start in range(0, len(proposals), BATCH_GOLDS):
-                judged += await judge(grounds, start, proposals[start : start + BATCH_GOLDS])
+                batch = await judge(grounds, proposals[start : start + BATCH_GOLDS])
+                judged += [replace(entry, position=start + entry.position) for entry in batch]
             kept = len(assemble(judged, ORIGIN).tasks)
             mine = len(proposals) / (time.perf_counter() - began)
 

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from cli.context import say
-from shared.clients.base import ServiceUnreachable
+from shared.clients.base import ServiceUnreachable, WrongAnswer
 
 State = TypeVar("State")
 
@@ -36,13 +36,16 @@ async def follow(
 async def patiently(call: Callable[[], Awaitable[State]]) -> State:
     """What a call that may be repeated answers. A service that does not answer is named and waited for.
 
-    The work is in it, not here. Raises ServiceUnreachable when patience ends.
+    The work is in it, not here. Raises WrongAnswer at once, ServiceUnreachable when patience ends.
     """
     deadline = time.monotonic() + PATIENCE_SECONDS
     while True:
         try:
             return await call()
+        except WrongAnswer:
+            raise
         except ServiceUnreachable as error:
             if time.monotonic() > deadline:
                 raise
             say(f"  {error}; waiting for it to come back, nothing is lost")
+            await asyncio.sleep(POLL_SECONDS)

@@ -51,7 +51,7 @@ def create_app(settings: VerifierSettings, driver: SandboxDriver) -> FastAPI:
         suites = SuiteRuns(SuiteMaker(driver, limits, max(2, settings.workers // 2)))
         app.state.suites = suites
         tending = asyncio.create_task(_tend(sandboxes))
-        # Kept results are many objects and form no cycles: collecting seldom saves a tenth of the processor time.
+        # Kept results are many objects and form no cycles: looking for some among them is wasted time.
         gc.freeze()
         gc.set_threshold(GC_THRESHOLD, 20, 20)
         try:

@@ -22,7 +22,7 @@ class Extraction:
 
 
 _REASONING_TOKEN = re.compile(r"'|\n|<(?P<close>/?)[Tt][Hh][Ii][Nn][Kk]>")
-"""Alternatives that begin with plain characters: the scan for them is ten times faster than without."""
+"""No named groups around the alternatives: each begins with a plain character, which the scan looks for first."""
 
 
 def extract(reply: str, finish_reason: FinishReason | None = None) -> Extraction:

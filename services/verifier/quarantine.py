@@ -23,7 +23,7 @@ DEATHS = 2
 """Clusters of its own that must die by a candidate before it is to blame: a backend may be killed from outside."""
 
 RECOVERY_SECONDS = 5.0
-"""Longest wait for a server that lost a backend to answer again; it takes some 0.1 s."""
+"""Longest wait for a server that lost a backend to answer again."""
 
 _POLL_SECONDS = 0.02
 

@@ -28,6 +28,10 @@ class ServiceUnreachable(Exception):
     """No usable answer: connection refused or cut, or a timeout. The call may be repeated (ids make it idempotent)."""
 
 
+class WrongAnswer(ServiceUnreachable):
+    """An answer, and not of the kind asked for: another program is at that address. Asking again changes nothing."""
+
+
 class _Busy(Exception):
     """The service asks to repeat the call a little later."""
 
@@ -88,7 +92,7 @@ class ServiceClient:
             return answer.model_validate_json(response.content)
         except ValidationError as error:
             kind = response.headers.get("content-type", "nothing")
-            raise ServiceUnreachable(
+            raise WrongAnswer(
                 f"{self.service} at {self.url} answers {path} with {kind}, which is no {answer.__name__}: "
                 "is that its address, and are both of one version?"
             ) from error
