@@ -1,6 +1,5 @@
 """Waiting for a service: one that is away is waited for and named, another program at its address is not."""
 
-import asyncio
 import contextlib
 import threading
 from collections.abc import Iterator
@@ -45,13 +44,19 @@ def answering(port: int, kind: str, body: bytes) -> Iterator[None]:
 
 async def test_a_service_that_is_away_is_named_and_waited_for(capsys: pytest.CaptureFixture[str]) -> None:
     (port,) = free_ports(1)
+    asked = 0
     with contextlib.ExitStack() as stack:
         async with ServiceClient(f"http://127.0.0.1:{port}", "token") as client:
-            waiting = asyncio.create_task(patiently(client.readiness))
-            while "waiting for it to come back" not in capsys.readouterr().out:
-                await asyncio.sleep(0.01)
-            stack.enter_context(answering(port, "application/json", READY))
-            assert (await asyncio.wait_for(waiting, 30)).ready
+
+            async def ask() -> Readiness:
+                nonlocal asked
+                asked += 1
+                if asked == 2:
+                    stack.enter_context(answering(port, "application/json", READY))
+                return await client.readiness()
+
+            assert (await patiently(ask)).ready
+    assert capsys.readouterr().out.count("waiting for it to come back") == 1
 
 
 async def test_another_program_at_the_address_is_said_at_once(capsys: pytest.CaptureFixture[str]) -> None:
