@@ -9,13 +9,12 @@ from services.rollout.endpoint_models.base import (
     CONNECT_SECONDS,
     NO_KEY,
     RETRIES,
-    EndpointFault,
     EndpointReply,
     not_the_api,
     overspent,
-    status_fault,
+    sdk_faults,
 )
-from services.rollout.groups import Draw, FailureReason
+from services.rollout.groups import Draw
 from shared.contracts.rollout import Message, ModelEndpoint
 from shared.contracts.verifier import FinishReason
 
@@ -40,7 +39,7 @@ class AnthropicApi:
         if system:
             text = "\n\n".join(system)
             extra["system"] = [{"type": "text", "text": text, "cache_control": {"type": "ephemeral"}}]
-        try:
+        with sdk_faults(anthropic, anthropic.AnthropicError, self._endpoint, self._key):
             answer = await self._client.messages.create(
                 model=self._endpoint.model,
                 max_tokens=draw.max_tokens,
@@ -48,15 +47,6 @@ class AnthropicApi:
                 timeout=httpx2.Timeout(draw.timeout_seconds, connect=CONNECT_SECONDS),
                 **extra,
             )
-        except anthropic.APIStatusError as error:
-            raise status_fault(error.status_code, url, self._endpoint.model, error.message, self._key) from None
-        except anthropic.APITimeoutError:
-            raise EndpointFault(FailureReason.TIMEOUT, f"{url} did not finish within its budget") from None
-        except anthropic.APIConnectionError as error:
-            cause = type(error.__cause__ or error).__name__
-            raise EndpointFault(FailureReason.ENGINE_UNREACHABLE, f"{url} gave no answer ({cause})") from None
-        except (anthropic.AnthropicError, ValueError) as error:
-            raise not_the_api(url, type(error).__name__) from None
         if not isinstance(answer, anthropic.types.Message) or answer.type != "message":
             raise not_the_api(url, "text" if isinstance(answer, str) else "JSON")
         reply = EndpointReply(

@@ -1,10 +1,13 @@
 """What both APIs are reduced to, and how their failures become reasons."""
 
+import contextlib
+from collections.abc import Iterator
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Protocol
 
 from services.rollout.groups import Draw, FailureReason
-from shared.contracts.rollout import Message
+from shared.contracts.rollout import Message, ModelEndpoint
 from shared.contracts.verifier import FinishReason
 
 CONNECT_SECONDS = 10.0
@@ -52,7 +55,24 @@ class ModelApi(Protocol):
         ...
 
 
-def status_fault(status: int, url: str, model: str, message: str, api_key: str | None) -> EndpointFault:
+@contextlib.contextmanager
+def sdk_faults(sdk: ModuleType, root: type[Exception], endpoint: ModelEndpoint, api_key: str | None) -> Iterator[None]:
+    """What an SDK raises, as EndpointFault. Both are made by one generator: but for `root` they name errors alike."""
+    url = endpoint.url
+    try:
+        yield
+    except sdk.APIStatusError as error:
+        raise _status_fault(error.status_code, url, endpoint.model, error.message, api_key) from None
+    except sdk.APITimeoutError:
+        raise EndpointFault(FailureReason.TIMEOUT, f"{url} did not finish within its budget") from None
+    except sdk.APIConnectionError as error:
+        cause = type(error.__cause__ or error).__name__
+        raise EndpointFault(FailureReason.ENGINE_UNREACHABLE, f"{url} gave no answer ({cause})") from None
+    except (root, ValueError) as error:
+        raise not_the_api(url, type(error).__name__) from None
+
+
+def _status_fault(status: int, url: str, model: str, message: str, api_key: str | None) -> EndpointFault:
     """An error answer. `message` is the provider's own, which may quote the key."""
     said = f"{url} answers HTTP {status}"
     if status in (401, 403):

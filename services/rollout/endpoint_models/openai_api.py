@@ -14,7 +14,7 @@ from services.rollout.endpoint_models.base import (
     EndpointReply,
     not_the_api,
     overspent,
-    status_fault,
+    sdk_faults,
 )
 from services.rollout.groups import Draw, FailureReason
 from shared.contracts.rollout import Message, ModelEndpoint
@@ -62,7 +62,7 @@ class OpenAIApi:
         chosen: dict[str, Any] = {} if samples == 1 else {"n": samples}
         if told:  # also at 1: vLLM would take a value that is not sent from the model's own generation config
             chosen |= {"temperature": draw.temperature, "top_p": draw.top_p}
-        try:
+        with sdk_faults(openai, openai.OpenAIError, self._endpoint, self._key):
             answer = await self._client.chat.completions.create(
                 model=self._endpoint.model,
                 messages=[{"role": message.role, "content": message.content} for message in messages],  # type: ignore[misc]  # a union by role
@@ -70,15 +70,6 @@ class OpenAIApi:
                 timeout=httpx2.Timeout(draw.timeout_seconds, connect=CONNECT_SECONDS),
                 **chosen,
             )
-        except openai.APIStatusError as error:
-            raise status_fault(error.status_code, url, self._endpoint.model, error.message, self._key) from None
-        except openai.APITimeoutError:
-            raise EndpointFault(FailureReason.TIMEOUT, f"{url} did not finish within its budget") from None
-        except openai.APIConnectionError as error:
-            cause = type(error.__cause__ or error).__name__
-            raise EndpointFault(FailureReason.ENGINE_UNREACHABLE, f"{url} gave no answer ({cause})") from None
-        except (openai.OpenAIError, ValueError) as error:
-            raise not_the_api(url, type(error).__name__) from None
         if not isinstance(answer, ChatCompletion) or not answer.choices:
             raise not_the_api(url, "text" if isinstance(answer, str) else "JSON")
         total = answer.usage.completion_tokens if answer.usage else 0
