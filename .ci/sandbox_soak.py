@@ -1,6 +1,6 @@
 """Acceptance A4 of the verifier: sandboxes created and deleted leave no process, file, mount, segment or descriptor.
 
-    python .ci/sandbox_soak.py [--count 1000] [--isolation bubblewrap|process] [--at-once 2]
+    PYTHONPATH=. python .ci/sandbox_soak.py [--count 1000] [--isolation bubblewrap|process] [--at-once 2]
 
 Each sandbox of a real verifier answers one verification, then it is deleted. Prints what the verifier holds as it goes;
 exits 1 when it holds more at the end than after the first tenth, or its memory grew by more than 20 MB.
@@ -36,15 +36,15 @@ class Held:
     segments: int
 
 
-def held(verifier: VerifierProcess, servers: set[int]) -> Held:
-    """Now. `servers` are the process ids that its sandboxes had."""
+def held(verifier: VerifierProcess, servers: set[int], earlier: set[str]) -> Held:
+    """Now. `servers` are the process ids that its sandboxes had; `earlier` segments were not made by them."""
     process = psutil.Process(verifier.process.pid)
     return Held(
         descriptors=process.num_fds(),
         processes=len(process.children(recursive=True)) + len(working_below(verifier.folder / "sandboxes")),
         files=sum(1 for _ in (verifier.folder / "sandboxes").rglob("*")),
         mounts=len(Path(f"/proc/{process.pid}/mounts").read_text().splitlines()),
-        segments=len(segments_of({pid for pid in servers if not psutil.pid_exists(pid)})),  # ids are used again
+        segments=len(segments_of({pid for pid in servers if not psutil.pid_exists(pid)}) - earlier),  # ids come again
     )
 
 
@@ -61,6 +61,7 @@ async def one(client: VerifierClient, verifier: VerifierProcess, number: int, se
 async def soak(verifier: VerifierProcess, count: int, at_once: int) -> bool:
     """Whether nothing was left."""
     servers: set[int] = set()
+    earlier = segments_of(range(2**22))  # every process id
     process = psutil.Process(verifier.process.pid)
     readings: list[tuple[Held, int]] = []
     started, step = time.monotonic(), max(at_once, count // 10)
@@ -69,7 +70,7 @@ async def soak(verifier: VerifierProcess, count: int, at_once: int) -> bool:
             for batch in range(first, min(first + step, count), at_once):
                 together = range(batch, min(batch + at_once, count))
                 await asyncio.gather(*(one(client, verifier, number, servers) for number in together))
-            readings.append((held(verifier, servers), process.memory_info().rss))
+            readings.append((held(verifier, servers, earlier), process.memory_info().rss))
             print(
                 f"{min(first + step, count)} in {time.monotonic() - started:.0f} s: {asdict(readings[-1][0])}, "
                 f"memory {readings[-1][1] / 1024**2:.0f} MB",
