@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import cached_property
 from typing import cast
 
 import numpy as np
@@ -26,6 +27,9 @@ Spans = tuple[slice, ...]
 
 SPLIT_CELLS = 100_000
 """An array or JSON column that would take more cells is compared by exact value."""
+
+UNCLEAR_SHARE = 8
+"""Where floats decide less than all but one in so many, exact integers are faster than a few Decimals each."""
 
 _ABSENT: Value = ("absent",)
 
@@ -199,14 +203,32 @@ class _NumberLine:
         return low, high, np.clip(nearest, low, np.maximum(low, high))
 
     def _reach(self, numbers: list[Decimal], floats: NDArray[np.float64]) -> tuple[Codes, Codes]:
+        order = np.argsort(floats, kind="stable")  # neighbours find the same memory: searching is twice as fast
+        low, low_end, high, high_end = np.empty((4, len(floats)), np.int64)
         # Conversion, product and sum are each off by half a unit in the last place.
-        slack = np.abs(floats) * 1e-15 + 1e-17
-        low, low_end = (np.searchsorted(self.highs, floats + shift, "left") for shift in (-slack, slack))
-        high, high_end = (np.searchsorted(self.lows, floats + shift, "right") - 1 for shift in (-slack, slack))
-        for k in np.flatnonzero((low != low_end) | (high != high_end)):
+        slack = np.abs(floats[order]) * 1e-15 + 1e-17
+        least, most = floats[order] - slack, floats[order] + slack
+        low[order], low_end[order] = (np.searchsorted(self.highs, end, "left") for end in (least, most))
+        high[order], high_end[order] = (np.searchsorted(self.lows, end, "right") - 1 for end in (least, most))
+        unclear = np.flatnonzero((low != low_end) | (high != high_end))
+        if len(unclear) > len(self.numbers) // UNCLEAR_SHARE and self._exactly is not None:
+            exactly, lows, highs = self._exactly
+            own = numbers is self.numbers
+            wanted = exactly[unclear] if own else self.tolerance.billionths(numbers[k] for k in unclear)
+            if wanted is not None:
+                low[unclear] = np.searchsorted(highs, wanted, "left")
+                high[unclear] = np.searchsorted(lows, wanted, "right") - 1
+                return low, high
+        for k in unclear:
             low[k] = bisect_left(self.numbers, numbers[k], low[k], low_end[k], key=self.tolerance.upper)
             high[k] = bisect_right(self.numbers, numbers[k], high[k] + 1, high_end[k] + 1, key=self.tolerance.lower) - 1
         return low, high
+
+    @cached_property
+    def _exactly(self) -> tuple[Codes, Codes, Codes] | None:
+        """Our numbers and the ends of what equals each, in billionths, where they are short enough."""
+        exactly = self.tolerance.billionths(self.numbers)
+        return None if exactly is None else (exactly, *self.tolerance.billionth_bounds(exactly))
 
 
 def _floats(numbers: list[Decimal]) -> NDArray[np.float64]:

@@ -1,14 +1,19 @@
 """When two numbers are the same number, decided in Decimal: half cents fail in floats. Pure."""
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
-from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
+from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal, Inexact, InvalidOperation
 
 import numpy as np
 from numpy.typing import NDArray
 
 _EXACT = Context(prec=400, Emin=MIN_EMIN, Emax=MAX_EMAX, traps=[])
 """Digits enough to subtract any float8 or numeric that an analyst meets without rounding; no number raises."""
+
+_BILLION = 10**9
+_SHORT = Context(prec=16, traps=[Inexact, InvalidOperation])
+"""Of digits so few that billionths stay below 2^63."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +43,25 @@ class Tolerance:
         """`lower` and `upper` of ascending numbers, but for float rounding; ascending as well."""
         reach = np.minimum(float(self.absolute), float(self.relative) * np.abs(gold))
         return np.maximum.accumulate(gold - reach), np.maximum.accumulate(gold + reach)
+
+    def billionths(self, numbers: Iterable[Decimal]) -> NDArray[np.int64] | None:
+        """Exactly the numbers, for `billionth_bounds`; None when one has too many digits, as money never has."""
+        last_place = Decimal(self._relative_unit) / _BILLION
+        try:
+            return np.array([int(_SHORT.quantize(number, last_place) * _BILLION) for number in numbers], np.int64)
+        except (Inexact, InvalidOperation):
+            return None
+
+    def billionth_bounds(self, gold: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """`lower` and `upper`, exactly."""
+        absolute = int(min(self.absolute, Decimal(_BILLION)) * _BILLION)
+        reach = np.minimum(absolute, np.abs(gold) // self._relative_unit * int(self.relative * self._relative_unit))
+        return gold - reach, gold + reach
+
+    @property
+    def _relative_unit(self) -> int:
+        """The power of ten of which `relative` is a whole number of parts."""
+        return int(Decimal(1).scaleb(-int(self.relative.as_tuple().exponent)))
 
 
 HALF_CENT = Tolerance(absolute=Decimal("0.005"), relative=Decimal("0.05"))

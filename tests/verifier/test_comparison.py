@@ -159,6 +159,28 @@ def test_overlapping_tolerances_are_matched_row_by_row() -> None:
     assert not equal(gold, broken)
 
 
+@given(st.lists(st.decimals(-10_000, 10_000, places=6) | st.decimals(-9, 9, places=9), min_size=1))
+def test_integers_bound_short_numbers_as_decimals_do(numbers: list[Decimal]) -> None:
+    exactly = HALF_CENT.billionths(numbers)
+    if exactly is None:
+        assert any(round(number, 7) != number for number in numbers)
+        return
+    lows, highs = HALF_CENT.billionth_bounds(exactly)
+    for number, low, high in zip(numbers, lows, highs, strict=True):
+        assert (Decimal(int(low)) / 10**9, Decimal(int(high)) / 10**9) == (
+            HALF_CENT.lower(number),
+            HALF_CENT.upper(number),
+        )
+
+
+def test_tolerances_overlap_over_more_rows_than_a_word_has_bits() -> None:
+    gold: list[Row] = [(Decimal(k) / 1000, Decimal(k % 7) / 300) for k in range(1000, 1150)]
+    near: list[Row] = [(second, first + Decimal("0.005")) for first, second in reversed(gold)]
+    assert equal(gold, near)
+    assert not equal(gold, [(near[0][0], near[0][1] + Decimal("0.001")), *near[1:]])
+    assert not equal(gold, [*near[1:], near[1]])
+
+
 def test_no_kind_equals_another() -> None:
     one = [decoder(23)("1"), decoder(25)("1"), decoder(16)("t"), decoder(1186)("PT1S"), decoder(17)("\\x01"), None]
     for index, gold in enumerate(one):
