@@ -25,8 +25,8 @@ from support.stub_author import make_tasks
 from support.stub_engine import BASE
 from support.stub_stack import DOMAIN, StubStack, Use, stub_stack
 
-from services.rollout.completion import request_body
-from services.rollout.groups import Draw, GroupRequest, SandboxSpec
+from services.rollout.worker.completion import request_body
+from services.rollout.worker.groups import Draw, GroupRequest, SandboxSpec
 from shared.contracts.rollout import Regime, Sampling, SamplingParameters, SamplingRequest, SamplingState
 from shared.contracts.verifier import Profile
 from shared.domain import find_bundle, messages

@@ -22,8 +22,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import torch
 
 from cli.stack.home import TOKEN_SCOPES
-from services.trainer.attempt import Attempt
-from services.trainer.records import RunRecords
+from services.trainer.job.attempt import Attempt
+from services.trainer.job.records import RunRecords
 from services.trainer.repository import RunRepository
 from services.trainer.settings import JobSettings
 from shared.auth import write_tokens

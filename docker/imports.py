@@ -9,10 +9,10 @@ MODULES = {
     "trainer": [
         "services.trainer.app",
         "services.trainer.job",
-        "services.trainer.worker",
+        "services.trainer.job.worker",
         "services.rollout.ray_service",
     ],
-    "inference": ["services.inference.__main__", "services.inference.model_copy", "huggingface_hub", "s3fs"],
+    "inference": ["services.inference.__main__", "services.inference.engine.model_copy", "huggingface_hub", "s3fs"],
     "engine": ["services.inference.engine", "vllm", "transformers.models.qwen3"],
 }
 

@@ -12,8 +12,8 @@ from transformers import AutoModelForCausalLM, TrainerCallback
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from services.trainer.learner import build_learner
-from services.trainer.learner_settings import lora_config
+from services.trainer.learning.learner import build_learner
+from services.trainer.learning.settings import lora_config
 from shared.contracts.trainer import RunConfig
 from tests.trainer.stock import stock_trainer
 

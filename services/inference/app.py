@@ -7,16 +7,16 @@ from collections.abc import AsyncIterator
 
 from fastapi import FastAPI
 
-from services.inference.alias_repository import AliasRepository
-from services.inference.aliases import AliasService
-from services.inference.discovery import Discovery
+from services.inference.adapters.alias_repository import AliasRepository
+from services.inference.adapters.aliases import AliasService
+from services.inference.adapters.fetching import Fetcher
+from services.inference.adapters.repository import Repository
+from services.inference.adapters.service import AdapterService
+from services.inference.adapters.uploads import Uploads
 from services.inference.endpoints import router
-from services.inference.fetching import Fetcher
-from services.inference.fleet import Fleet, Limits
-from services.inference.repository import Repository
-from services.inference.service import AdapterService
+from services.inference.gateway.discovery import Discovery
+from services.inference.gateway.fleet import Fleet, Limits
 from services.inference.settings import GatewaySettings
-from services.inference.uploads import Uploads
 from shared.auth import TokenFile
 from shared.database import check_database, open_pool
 from shared.web import Check

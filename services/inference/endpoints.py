@@ -6,11 +6,11 @@ from fastapi import APIRouter, Depends, Request, Response
 from fastapi.responses import FileResponse, PlainTextResponse
 from starlette.background import BackgroundTask
 
-from services.inference.aliases import AliasService
-from services.inference.proxy import forward
-from services.inference.replica import EngineRefused, EngineUnreachable
-from services.inference.service import AdapterService
-from services.inference.uploads import Uploads
+from services.inference.adapters.aliases import AliasService
+from services.inference.adapters.service import AdapterService
+from services.inference.adapters.uploads import Uploads
+from services.inference.gateway.proxy import forward
+from services.inference.gateway.replica import EngineRefused, EngineUnreachable
 from shared.auth import Scope
 from shared.contracts.base import Identifier
 from shared.contracts.inference import (

@@ -10,20 +10,20 @@ import ray
 from fastapi import FastAPI, Request
 from fastapi.responses import Response
 
-from services.rollout.batch_repository import BatchRepository
-from services.rollout.batches import BatchService
-from services.rollout.concurrency import ConcurrencyLimit
-from services.rollout.dispatch import Sampler
+from services.rollout.batches.repository import BatchRepository
+from services.rollout.batches.service import BatchService
 from services.rollout.endpoints import Services, gold_routes, sampling_routes, training_routes
 from services.rollout.grounds import Grounds, ready
 from services.rollout.ledger import told
-from services.rollout.measuring import MeasuringService
-from services.rollout.replay import ReplayService
-from services.rollout.repository import Repository
-from services.rollout.row_repository import RowRepository
-from services.rollout.service import SamplingService
+from services.rollout.measuring.replay import ReplayService
+from services.rollout.measuring.row_repository import RowRepository
+from services.rollout.measuring.service import MeasuringService
+from services.rollout.samplings.concurrency import ConcurrencyLimit
+from services.rollout.samplings.dispatch import Sampler
+from services.rollout.samplings.repository import Repository
+from services.rollout.samplings.service import SamplingService
+from services.rollout.samplings.tasks import TaskDirectory
 from services.rollout.settings import RolloutSettings
-from services.rollout.tasks import TaskDirectory
 from shared.auth import TokenFile, read_token
 from shared.clients.author import AuthorClient
 from shared.clients.inference import InferenceClient

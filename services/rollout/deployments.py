@@ -12,9 +12,9 @@ from ray.serve.exceptions import RayServeException
 from ray.serve.handle import DeploymentHandle
 
 from services.rollout.app import build_app
-from services.rollout.groups import Failed, FailureReason, GroupRequest, Landed
 from services.rollout.settings import RolloutSettings, settings_in_replica
-from services.rollout.worker import GroupSampler
+from services.rollout.worker.group_sampler import GroupSampler
+from services.rollout.worker.groups import Failed, FailureReason, GroupRequest, Landed
 from shared.auth import read_token
 from shared.clients.inference import InferenceClient
 from shared.clients.verifier import VerifierClient

@@ -7,10 +7,10 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Header, Query, Request
 from fastapi.responses import StreamingResponse
 
-from services.rollout.batches import BatchService, ndjson
-from services.rollout.measuring import MeasuringService
-from services.rollout.replay import ReplayService
-from services.rollout.service import SamplingService
+from services.rollout.batches.service import BatchService, ndjson
+from services.rollout.measuring.replay import ReplayService
+from services.rollout.measuring.service import MeasuringService
+from services.rollout.samplings.service import SamplingService
 from shared.auth import Scope
 from shared.contracts.measuring import Band, BandRequest, Delta, DeltaRequest, Replay, Report, Scan
 from shared.contracts.rollout import (

@@ -2,19 +2,19 @@
 
 from dataclasses import dataclass, field
 
-from services.rollout.concurrency import ConcurrencyLimit
-from services.rollout.dispatch import Sampler
+from services.rollout.batches.stragglers import StragglerRule
 from services.rollout.endpoint_keys import EndpointKeys
-from services.rollout.gate import Obstacle
-from services.rollout.groups import Draw, GroupRequest, SandboxSpec
-from services.rollout.patience import RetryRule
-from services.rollout.policies import policy_of
-from services.rollout.records import MissingGroup, SamplingRecord
-from services.rollout.repository import Repository
-from services.rollout.row_repository import RowRepository
+from services.rollout.measuring.row_repository import RowRepository
+from services.rollout.samplings.concurrency import ConcurrencyLimit
+from services.rollout.samplings.dispatch import Sampler
+from services.rollout.samplings.gate import Obstacle
+from services.rollout.samplings.patience import RetryRule
+from services.rollout.samplings.policies import policy_of
+from services.rollout.samplings.records import MissingGroup, SamplingRecord
+from services.rollout.samplings.repository import Repository
+from services.rollout.samplings.tasks import TaskDirectory
 from services.rollout.settings import RolloutSettings
-from services.rollout.stragglers import StragglerRule
-from services.rollout.tasks import TaskDirectory
+from services.rollout.worker.groups import Draw, GroupRequest, SandboxSpec
 from shared.clients.author import AuthorClient
 from shared.clients.base import ServiceClient, ServiceProblem, ServiceUnreachable
 from shared.clients.inference import InferenceClient

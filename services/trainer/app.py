@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator
 from fastapi import FastAPI
 
 from services.trainer.admission import Admission
-from services.trainer.curves import Curves
 from services.trainer.endpoints import plan_router, router
-from services.trainer.launchers import open_launcher
+from services.trainer.guards.curves import Curves
+from services.trainer.launching.choice import open_launcher
 from services.trainer.planning import Planner
 from services.trainer.repository import RunRepository
 from services.trainer.service import RunService

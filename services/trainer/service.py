@@ -5,8 +5,8 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from services.trainer import metrics
-from services.trainer.curves import Curves
-from services.trainer.launcher import JobState, Launcher, LauncherUnavailable
+from services.trainer.guards.curves import Curves
+from services.trainer.launching.launcher import JobState, Launcher, LauncherUnavailable
 from services.trainer.repository import RunRepository, StoredRun
 from shared.contracts.trainer import Run, RunConfig, RunEvent, RunRequest, RunState, Step
 from shared.errors import Conflict, NotFound, Unavailable

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from services.inference.model_copy import copy_model
+from services.inference.engine.model_copy import copy_model
 
 
 def test_a_model_is_copied_once(tmp_path: Path) -> None:

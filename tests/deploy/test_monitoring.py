@@ -67,7 +67,7 @@ OUR_METRICS = {
 } | {name for metric in REGISTRY.collect() for name in (metric.name, f"{metric.name}_total", f"{metric.name}_bucket")}
 
 VLLM_METRICS = {"vllm:kv_cache_usage_perc"}
-"""Of vLLM 0.32, as services/inference/engine_metrics.py reads it."""
+"""Of vLLM 0.32, as services/inference/gateway/engine_metrics.py reads it."""
 
 
 @pytest.fixture(scope="module")
@@ -96,7 +96,7 @@ def test_queries_use_metrics_that_exist(rules: list[dict[str, Any]]) -> None:
 
 
 def test_vllm_has_the_metric_that_is_shown() -> None:
-    source = (REPOSITORY / "services/inference/engine_metrics.py").read_text()
+    source = (REPOSITORY / "services/inference/gateway/engine_metrics.py").read_text()
     assert all(name.removeprefix("vllm:") in source for name in VLLM_METRICS)
 
 

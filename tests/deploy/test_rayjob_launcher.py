@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.trainer import launcher_rayjob
-from services.trainer.launcher import JobState, LauncherUnavailable
-from services.trainer.launcher_rayjob import KubernetesLauncher, job_name, job_state
+from services.trainer.launching import rayjob as launcher_rayjob
+from services.trainer.launching.launcher import JobState, LauncherUnavailable
+from services.trainer.launching.rayjob import KubernetesLauncher, job_name, job_state
 from shared.kubernetes import KubernetesApi
 from tests.deploy.helm import render
 from tests.deploy.kubernetes_api import ApiStandIn

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.numpy import save_file
 
-from services.inference.base_model import BaseUnreadable, Linear, read_modules
-from services.inference.checks import AdapterRefused, check_adapter, check_config
-from services.inference.fetching import Fetcher
+from services.inference.adapters.base_model import BaseUnreadable, Linear, read_modules
+from services.inference.adapters.checks import AdapterRefused, check_adapter, check_config
+from services.inference.adapters.fetching import Fetcher
 from shared.artifacts import adapter_digest
 from shared.contracts.inference import AdapterKind, AdapterRequest
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from services.inference.engine_command import Preload, engine_command, find_device, find_preload
+from services.inference.engine.command import Preload, engine_command, find_device, find_preload
 from services.inference.settings import Device, EngineSettings, GatewaySettings
 
 NOTHING = Preload(None, None)

@@ -11,9 +11,9 @@ import psutil
 import pytest
 
 from cli.stack.home import free_ports
-from services.inference.engine_command import Command
-from services.inference.engine_errors import why_ended
-from services.inference.engine_process import EngineProcess, pause_seconds
+from services.inference.engine.command import Command
+from services.inference.engine.errors import why_ended
+from services.inference.engine.process import EngineProcess, pause_seconds
 
 SERVER = """
 import http.server, sys
@@ -108,8 +108,8 @@ async def test_server_dies_with_its_supervisor(tmp_path: Path) -> None:
     port = free_ports(1)[0]
     program = f"""
 import asyncio, sys
-from services.inference.engine_command import Command
-from services.inference.engine_process import EngineProcess, run_until_signalled
+from services.inference.engine.command import Command
+from services.inference.engine.process import EngineProcess, run_until_signalled
 command = Command([sys.executable, "-c", {SERVER!r}, "{port}"], {{}})
 run_until_signalled(lambda: EngineProcess(command, "127.0.0.1", {port}, 30.0, 5.0))
 """

@@ -16,8 +16,8 @@ import pytest
 from safetensors.numpy import save_file
 
 from cli.stack.home import free_ports
-from services.inference.checks import AdapterRefused
-from services.inference.fetching import Fetcher
+from services.inference.adapters.checks import AdapterRefused
+from services.inference.adapters.fetching import Fetcher
 from shared import artifacts
 from shared.artifacts import ADAPTER_FILES, StoreUnavailable, adapter_digest
 from shared.contracts.inference import AdapterRequest, Layout
@@ -117,7 +117,7 @@ async def test_archive_that_is_none_or_holds_too_much_is_refused(
     assert "holds two adapter_config.json" in await reason(fetcher, twice.as_uri())
     many = zipped(adapter, tmp_path / "many.zip", *((f"{n}", b"") for n in range(1001)))
     assert "holds over 1000 files" in await reason(fetcher, many.as_uri())
-    monkeypatch.setattr("services.inference.archives.MAXIMUM_ADAPTER_BYTES", 1000)
+    monkeypatch.setattr("services.inference.adapters.archives.MAXIMUM_ADAPTER_BYTES", 1000)
     bomb = tmp_path / "bomb.zip"
     with zipfile.ZipFile(bomb, "w", zipfile.ZIP_DEFLATED) as file:
         file.writestr("adapter_config.json", b"{}")

@@ -12,11 +12,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from safetensors.numpy import load_file, save_file
 
-from services.inference.base_model import Linear
-from services.inference.checks import AdapterRefused, check_adapter
-from services.inference.layouts import LORA_PREFIX, TEXT_STACKS, scale_of
-from services.inference.safetensors_header import read_header
-from services.inference.translation import is_served_layout, translate
+from services.inference.adapters.base_model import Linear
+from services.inference.adapters.checks import AdapterRefused, check_adapter
+from services.inference.adapters.layouts import LORA_PREFIX, TEXT_STACKS, scale_of
+from services.inference.adapters.safetensors_header import read_header
+from services.inference.adapters.translation import is_served_layout, translate
 from shared.contracts.inference import AdapterKind
 
 Matrix = npt.NDArray[Any]

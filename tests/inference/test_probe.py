@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.inference.probe import fault, measure, shape_fault
+from services.inference.adapters.probe import fault, measure, shape_fault
 from shared.contracts.inference import AdapterKind, Probe, ProbeSequence
 
 NOISE = 1e-4

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.inference.engine_metrics import EngineLoad, read_load
-from services.inference.generation_request import read_generation, renamed
-from services.inference.routing import affinity_key, choose, rendezvous
+from services.inference.gateway.engine_metrics import EngineLoad, read_load
+from services.inference.gateway.generation_request import read_generation, renamed
+from services.inference.gateway.routing import affinity_key, choose, rendezvous
 from shared.contracts.inference import GROUP_HEADER
 from shared.errors import Invalid
 

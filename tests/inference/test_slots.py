@@ -3,8 +3,8 @@
 import asyncio
 from contextlib import ExitStack
 
-from services.inference.repository import Record
-from services.inference.slots import Slots
+from services.inference.adapters.repository import Record
+from services.inference.adapters.slots import Slots
 from shared.contracts.inference import Adapter, AdapterKind, AdapterState, Probe, ProbeSequence
 
 PROBE = Probe(sequences=[ProbeSequence(token_ids=[1, 2], start=1, logprobs=[-1.0])])

@@ -9,9 +9,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from services.inference.discovery import Discovery
-from services.inference.fleet import Fleet, Limits
-from services.inference.proxy import MAXIMUM_BODY_BYTES
+from services.inference.gateway.discovery import Discovery
+from services.inference.gateway.fleet import Fleet, Limits
+from services.inference.gateway.proxy import MAXIMUM_BODY_BYTES
 from shared.contracts.inference import GROUP_HEADER, Pressure, ReplicaState
 from tests.inference.conftest import started_gateway
 from tests.inference.scripted_engine import METRICS, Script, ScriptedEngine

@@ -6,9 +6,9 @@ import time
 
 import pytest
 
-from services.rollout.completion import GroupReading, request_body
-from services.rollout.generation import Part, generate
-from services.rollout.groups import Draw, Failed, FailureReason, GroupRequest, SandboxSpec
+from services.rollout.worker.completion import GroupReading, request_body
+from services.rollout.worker.generation import Part, generate
+from services.rollout.worker.groups import Draw, Failed, FailureReason, GroupRequest, SandboxSpec
 from shared.contracts.rollout import Message
 from shared.contracts.verifier import Profile
 from shared.ids import BASE_DIGEST

@@ -11,9 +11,9 @@ import pytest
 from fastapi import FastAPI
 
 from services.rollout.app import build_app
-from services.rollout.groups import Failed, GroupRequest, Landed
 from services.rollout.settings import RolloutSettings
-from services.rollout.worker import GroupSampler
+from services.rollout.worker.group_sampler import GroupSampler
+from services.rollout.worker.groups import Failed, GroupRequest, Landed
 from shared.auth import read_token
 from shared.clients.inference import InferenceClient
 from shared.clients.rollout import RolloutClient

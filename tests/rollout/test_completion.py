@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.rollout.completion import CompletionFault, GroupReading, check_answer, request_body, thought
-from services.rollout.groups import Draw, FailureReason, GroupRequest, SandboxSpec
+from services.rollout.worker.completion import CompletionFault, GroupReading, check_answer, request_body, thought
+from services.rollout.worker.groups import Draw, FailureReason, GroupRequest, SandboxSpec
 from shared.contracts.inference import ADAPTER_DIGEST_HEADER, SERVED_MODEL_HEADER
 from shared.contracts.rollout import Message
 from shared.contracts.verifier import FinishReason, Profile

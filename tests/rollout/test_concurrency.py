@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.rollout import concurrency
-from services.rollout.concurrency import (
+from services.rollout.samplings import concurrency
+from services.rollout.samplings.concurrency import (
     CROWDED_KV,
     INCREASE,
     LOOKS,

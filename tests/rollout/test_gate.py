@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from services.rollout import gate as gates
-from services.rollout.gate import Gate
-from services.rollout.patience import WINDOW_MINIMUM
+from services.rollout.samplings import gate as gates
+from services.rollout.samplings.gate import Gate
+from services.rollout.samplings.patience import WINDOW_MINIMUM
 from shared.contracts.rollout import SamplingState
 from tests.rollout.conftest import Coordinator
 from tests.rollout.scripted import Script

@@ -2,7 +2,7 @@
 
 import pytest
 
-from services.rollout import groups
+from services.rollout.worker import groups
 from shared.contracts.rollout import SamplingState
 from tests.rollout.conftest import Coordinator
 from tests.rollout.scripted import Script

@@ -1,6 +1,6 @@
 """A step's refills: each exactly once, replayed as the step's own batch, gone with the rows they followed from."""
 
-from services.rollout.records import batch_sampling_id
+from services.rollout.samplings.records import batch_sampling_id
 from tests.rollout.conftest import Coordinator
 from tests.rollout.scripted import Script
 from tests.rollout.test_batches import DIGEST, K, batch, groups_and_end, published, train_ids

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.rollout.groups import PERMANENT, FailureReason
-from services.rollout.pace import WINDOW_SECONDS, Pace
-from services.rollout.patience import (
+from services.rollout.measuring.report import by_task, report_line
+from services.rollout.samplings.pace import WINDOW_SECONDS, Pace
+from services.rollout.samplings.patience import (
     LONGEST_WAIT_SECONDS,
     OUTAGES,
     TIMEOUT_RETRIES,
@@ -16,10 +16,10 @@ from services.rollout.patience import (
     FailureWindow,
     RetryRule,
 )
-from services.rollout.policies import resolve
-from services.rollout.records import PlannedTask, Policy, RowFacts
-from services.rollout.report import by_task, report_line
-from services.rollout.tasks import task_set_digest
+from services.rollout.samplings.policies import resolve
+from services.rollout.samplings.records import PlannedTask, Policy, RowFacts
+from services.rollout.samplings.tasks import task_set_digest
+from services.rollout.worker.groups import PERMANENT, FailureReason
 from shared.contracts.inference import Adapter, AdapterKind, AdapterList, AdapterState
 from shared.contracts.verifier import FinishReason, Status
 from shared.errors import Conflict

@@ -1,4 +1,4 @@
-from services.rollout.scan import Rewarded, scan
+from services.rollout.measuring.scan import Rewarded, scan
 
 GOLD_KEYS = {"a": "1", "b": "2", "c": "3", "a-again": "1"}
 

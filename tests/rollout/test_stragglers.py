@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.rollout.stragglers import BatchClock, StragglerRule
+from services.rollout.batches.stragglers import BatchClock, StragglerRule
 from shared.contracts.tasks import Split
 from tests.rollout.conftest import Coordinator, eventually, is_true
 from tests.rollout.scripted import Script

@@ -8,8 +8,8 @@ import torch
 from datasets import Dataset
 from transformers import AutoTokenizer, PrinterCallback, TrainerCallback
 
-from services.trainer.learner import GRPOTrainer  # TRL's own; imported there after it has been told of no vLLM
-from services.trainer.learner_settings import GRPOConfig
+from services.trainer.learning.learner import GRPOTrainer  # TRL's own; imported there after it has been told of no vLLM
+from services.trainer.learning.settings import GRPOConfig
 
 
 class StockSeat:

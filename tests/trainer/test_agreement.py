@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.trainer.agreement import Agreement, AgreementSums
+from services.trainer.learning.agreement import Agreement, AgreementSums
 
 NATS = st.lists(st.floats(-3, 3), max_size=8)
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from services.trainer.failures import Fenced, RunFailed
-from services.trainer.records import RunRecords
+from services.trainer.job.records import RunRecords
 from services.trainer.repository import RunRepository
 from services.trainer.settings import JobSettings
 from shared.artifacts import adapter_digest
@@ -79,7 +79,7 @@ class Bench:
 
     def train(self, records: RunRecords) -> int:
         """One attempt in this process."""
-        from services.trainer.attempt import Attempt
+        from services.trainer.job.attempt import Attempt
 
         attempt = Attempt(self.settings, self.config, records)
         done = attempt.run()
@@ -96,7 +96,7 @@ class Bench:
             "attempt": records.attempt,
             "config": self.config.model_dump(mode="json"),
         }
-        code = "import json, sys; from services.trainer.worker import train_in_worker as train; "
+        code = "import json, sys; from services.trainer.job.worker import train_in_worker as train; "
         code += "train(json.loads(sys.argv[1]))"
         environment = os.environ | {"OMP_WAIT_POLICY": "PASSIVE", "HF_HUB_OFFLINE": "1"}
         return subprocess.Popen([sys.executable, "-c", code, json.dumps(arguments)], env=environment)

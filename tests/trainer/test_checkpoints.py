@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from services.trainer.checkpoints import SEAL, RunFolder
+from services.trainer.job.checkpoints import SEAL, RunFolder
 
 
 def saved(folder: RunFolder, step: int) -> Path:

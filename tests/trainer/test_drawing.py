@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from services.trainer import drawing
-from services.trainer.drawing import Ahead, Drawer
 from services.trainer.failures import RunFailed
-from services.trainer.publisher import BASE
-from services.trainer.remote import Remote
-from services.trainer.replies import teaches
-from services.trainer.schedule import Place
+from services.trainer.job import drawing
+from services.trainer.job.drawing import Ahead, Drawer
+from services.trainer.job.publisher import BASE
+from services.trainer.job.remote import Remote
+from services.trainer.job.replies import teaches
+from services.trainer.job.schedule import Place
 from services.trainer.settings import JobSettings
 from shared.contracts.trainer import EventKind, GuardAction, GuardName
 from tests.models import make_model

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from services.trainer.curves import Curves
-from services.trainer.guards import GUARDS, Evidence, findings
+from services.trainer.guards.curves import Curves
+from services.trainer.guards.rules import GUARDS, Evidence, findings
 from services.trainer.repository import RunRepository
 from shared.auth import read_token
 from shared.clients.rollout import RolloutClient

@@ -64,7 +64,7 @@ def trained(model: Path, folder: Path, rollout: Sampled, **changes: Any) -> tupl
     """A learner after its steps, and the agreement of each."""
     from transformers import TrainerCallback
 
-    from services.trainer.learner import build_learner
+    from services.trainer.learning.learner import build_learner
 
     agreements: list[Any] = []
     synced: list[int] = []
@@ -131,13 +131,13 @@ def test_the_same_seed_trains_the_same_adapter(model: Path, tmp_path: Path) -> N
 def test_a_micro_batch_is_a_whole_share_of_the_batch_within_its_bound_and_parts_no_group(
     rows: int, max_tokens: int, unit: int, expected: int
 ) -> None:
-    from services.trainer.learner_settings import micro_batch_rows
+    from services.trainer.learning.settings import micro_batch_rows
 
     assert micro_batch_rows(rows, max_tokens, unit) == expected
 
 
 def test_memory_for_the_backward_pass_is_measured_on_the_model_itself(tmp_path: Path) -> None:
-    from services.trainer.learner import build_learner
+    from services.trainer.learning.learner import build_learner
 
     found = []
     for layers in (1, 2, 3):

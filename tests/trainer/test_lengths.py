@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.trainer.lengths import by_length, like_lengths, whole
+from services.trainer.learning.lengths import by_length, like_lengths, whole
 
 PROMPT, COMPLETION = 6, 9
 
@@ -59,7 +59,7 @@ def test_a_batch_is_ordered_by_completion_length_all_columns_alike() -> None:
 
 @pytest.fixture
 def learner(tmp_path: Path) -> Any:
-    from services.trainer.learner import build_learner
+    from services.trainer.learning.learner import build_learner
     from tests.models import make_model
     from tests.trainer.test_learner import Sampled, run_config
 

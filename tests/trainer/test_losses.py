@@ -58,7 +58,7 @@ def samples(model: Path) -> dict[str, list[Any]]:
 
 def ours(model: Path, adapter: Path, folder: Path, **changes: Any) -> tuple[Any, Any]:
     """Our learner after one step, and the loss and gradient it kept."""
-    from services.trainer.learner import build_learner
+    from services.trainer.learning.learner import build_learner
     from tests.trainer.stock import KeepGradient
 
     columns, kept = samples(model), KeepGradient()

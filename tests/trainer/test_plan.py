@@ -56,7 +56,7 @@ def test_shapes_and_activations_agree_with_a_real_model(tmp_path: Path) -> None:
     from peft import get_peft_model
     from transformers import AutoModelForCausalLM
 
-    from services.trainer.learner_settings import lora_config
+    from services.trainer.learning.settings import lora_config
 
     folder = make_model(tmp_path / "tiny", hidden=192, layers=4, mlp=512, head_dim=48, vocabulary=1024)
     shape = read_shape(folder)

@@ -7,7 +7,7 @@ import psycopg
 import pytest
 
 from services.trainer.failures import Fenced, RunFailed
-from services.trainer.records import RunRecords
+from services.trainer.job.records import RunRecords
 from services.trainer.repository import RunRepository
 from shared.contracts.trainer import RunState, Step, StepSeconds
 from shared.database import open_pool

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from services.trainer.failures import RunFailed
-from services.trainer.figures import batch_figures
-from services.trainer.rows import refuse_other_policy, refuse_unended, shuffled, to_rows
+from services.trainer.job.figures import batch_figures
+from services.trainer.learning.rows import refuse_other_policy, refuse_unended, shuffled, to_rows
 from shared.contracts.rollout import BatchGroup, BatchSample
 from shared.contracts.verifier import FinishReason, Status
 

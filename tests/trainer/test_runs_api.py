@@ -11,11 +11,11 @@ import httpx
 import pytest
 
 from services.trainer.admission import Admission
-from services.trainer.curves import Curves
 from services.trainer.endpoints import plan_router, router
-from services.trainer.launcher import JobState, LauncherUnavailable
+from services.trainer.guards.curves import Curves
+from services.trainer.job.records import RunRecords
+from services.trainer.launching.launcher import JobState, LauncherUnavailable
 from services.trainer.planning import Planner
-from services.trainer.records import RunRecords
 from services.trainer.repository import RunRepository
 from services.trainer.service import RunService
 from shared import web

@@ -5,7 +5,7 @@ from collections import Counter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.trainer.schedule import Place, Prompts, step_seed
+from services.trainer.job.schedule import Place, Prompts, step_seed
 
 bands = st.integers(1, 40).map(lambda size: [f"t{number}" for number in range(size)])
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from services.trainer.job import describe
+from services.trainer.job.__main__ import describe
 from services.trainer.settings import JobSettings, TrainerSettings
 
 DSN = "postgresql://sqlclimb:hunter2@127.0.0.1:5432/control"

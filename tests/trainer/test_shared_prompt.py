@@ -20,7 +20,7 @@ from transformers import (
 )
 
 from services.trainer.failures import RunFailed
-from services.trainer.shared_prompt import Limits, distinct_prompts, refusal, score_completions
+from services.trainer.learning.shared_prompt import Limits, distinct_prompts, refusal, score_completions
 from shared.contracts.trainer import SharedPrompt
 from tests.models import make_model
 from tests.trainer.test_learner import run_config
@@ -185,7 +185,7 @@ LINEAR = Qwen3_5TextConfig(
 def test_linear_attention_falls_back_and_says_so_or_is_refused(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    from services.trainer.learner import shares_prompts
+    from services.trainer.learning.learner import shares_prompts
 
     model = AutoModelForCausalLM.from_config(LINEAR, dtype=torch.float32)
     config = run_config(make_model(tmp_path / "tiny"))

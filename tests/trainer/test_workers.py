@@ -16,7 +16,7 @@ def train(arguments: dict[str, Any]) -> None:
     """One worker: train on the same samples every step; the gradient of the last step and the weights go to files."""
     import torch
 
-    from services.trainer.learner import build_learner
+    from services.trainer.learning.learner import build_learner
     from tests.trainer.stock import KeepGradient
 
     torch.set_num_threads(1)

@@ -45,7 +45,7 @@
 - name: model
   image: {{ include "sqlclimb.image" (dict "root" $.root "image" "inference") }}
   imagePullPolicy: {{ $.root.Values.images.pullPolicy }}
-  args: [python, -m, services.inference.model_copy, {{ . | quote }}, {{ $.root.Values.model.path | quote }}]
+  args: [python, -m, services.inference.engine.model_copy, {{ . | quote }}, {{ $.root.Values.model.path | quote }}]
   securityContext: {{- include "sqlclimb.containerSecurity" $.root | nindent 4 }}
   env:
     {{- include "sqlclimb.environment" (dict "root" $.root "needs" (list "s3")) | nindent 4 }}

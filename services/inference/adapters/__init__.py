@@ -1,0 +1,1 @@
+"""An adapter from its files to its alias: fetched, checked, translated, loaded, proven, kept, drained."""

@@ -1,0 +1,1 @@
+"""vLLM as a child process: settings to its command line, started, watched, started again."""

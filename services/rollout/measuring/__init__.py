@@ -1,0 +1,1 @@
+"""What the ledger's rows say: reports, bands, deltas, flips, scans, replays."""

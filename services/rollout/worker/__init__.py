@@ -1,0 +1,1 @@
+"""One group, from prompt to verdicts."""

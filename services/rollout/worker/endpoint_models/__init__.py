@@ -1,0 +1,77 @@
+"""Models that somebody else serves: a group's replies from any OpenAI-compatible or Anthropic endpoint.
+
+Same prompt, same budget, same verifier; no token ids and no log-probabilities, so nothing can be trained on them.
+"""
+
+import asyncio
+from dataclasses import dataclass
+
+from services.rollout.worker.completion import Choice
+from services.rollout.worker.endpoint_models.base import EndpointFault, EndpointReply, ModelApi
+from services.rollout.worker.groups import Failed, GroupRequest
+from shared.contracts.rollout import EndpointApi, ModelEndpoint
+
+
+@dataclass(frozen=True)
+class _Line:
+    """An open client, and how many requests it may have in flight."""
+
+    api: ModelApi
+    free: asyncio.Semaphore
+
+
+class EndpointModels:
+    """Open clients, kept as long as the worker lives."""
+
+    def __init__(self) -> None:
+        self._lines: dict[tuple[ModelEndpoint, str | None], _Line] = {}
+
+    async def generate(self, request: GroupRequest, endpoint: ModelEndpoint) -> tuple[dict[int, Choice], Failed | None]:
+        """By place in the group the replies that came, and why others are missing.
+
+        What the first call leaves open is asked for one by one: it has filled the provider's prompt cache by then.
+        """
+        wanted = len(request.sample_indices)
+        line = self._line(endpoint, request.api_key)
+        found, failed = await _ask(line, request, wanted)
+        if failed is None:
+            rest = await asyncio.gather(*(_ask(line, request, 1) for _ in range(wanted - len(found))))
+            found += [reply for replies, _ in rest for reply in replies]
+            failed = next((missed for _, missed in rest if missed is not None), None)
+        return {place: _choice(reply) for place, reply in enumerate(found)}, failed
+
+    def _line(self, endpoint: ModelEndpoint, api_key: str | None) -> _Line:
+        line = self._lines.get((endpoint, api_key))
+        if line is None:
+            line = _Line(open_api(endpoint, api_key), asyncio.Semaphore(endpoint.concurrency))
+            self._lines[endpoint, api_key] = line
+        return line
+
+    async def close(self) -> None:
+        """Give back every connection."""
+        for line in self._lines.values():
+            await line.api.close()
+        self._lines.clear()
+
+
+def open_api(endpoint: ModelEndpoint, api_key: str | None) -> ModelApi:
+    """A client. The SDKs are imported when first used: each takes a second."""
+    if endpoint.api is EndpointApi.ANTHROPIC:
+        from services.rollout.worker.endpoint_models.anthropic_api import AnthropicApi
+
+        return AnthropicApi(endpoint, api_key)
+    from services.rollout.worker.endpoint_models.openai_api import OpenAIApi
+
+    return OpenAIApi(endpoint, api_key)
+
+
+async def _ask(line: _Line, request: GroupRequest, samples: int) -> tuple[list[EndpointReply], Failed | None]:
+    try:
+        async with line.free:
+            return await line.api.ask(request.messages, request.draw, samples), None
+    except EndpointFault as fault:
+        return [], Failed(fault.reason, fault.detail)
+
+
+def _choice(reply: EndpointReply) -> Choice:
+    return Choice(reply.text, [], [], reply.finish_reason, reply.tokens)

@@ -1,0 +1,1 @@
+"""What stops a run, or warns: rules over what it measured, and the watch that applies them."""

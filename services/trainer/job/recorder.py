@@ -1,0 +1,129 @@
+"""After each optimizer step: seal the checkpoint, publish its adapter, log the step, obey a stop. In this order.
+
+A kill before the seal loses this step's update: its samples are replayed from the ledger. A kill after it loses
+nothing: the seal holds the step's figures, and the next attempt publishes and logs what is missing.
+"""
+
+import time
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+
+from services.trainer.guards.watch import Watch
+from services.trainer.job.checkpoints import Checkpoint, RunFolder
+from services.trainer.job.drawing import Drawn
+from services.trainer.job.publisher import Policy, Publisher
+from services.trainer.job.records import RunRecords
+from services.trainer.learning.learner import GrpoLearner
+from shared.contracts.inference import ProbeResult
+from shared.contracts.trainer import Step, StepSeconds
+
+
+@dataclass
+class StepInProgress:
+    """What is known of the step that runs now."""
+
+    started: float = field(default_factory=time.monotonic)
+    figures: dict[str, Any] = field(default_factory=dict)
+    drawn: Drawn | None = None
+    waited: float = 0.0
+    """Seconds until the step's samples were there."""
+    loss: float = 0.0
+    grad_norm: float = 0.0
+
+
+class StepRecorder(TrainerCallback):  # type: ignore[misc]  # transformers ships no types here
+    """Keeps checkpoints, published adapters and the log in step."""
+
+    def __init__(self, folder: RunFolder, publisher: Publisher, records: RunRecords, watch: Watch) -> None:
+        self.now = StepInProgress()
+        self.learner: GrpoLearner
+        self._folder = folder
+        self._publisher = publisher
+        self._records = records
+        self._watch = watch
+
+    def on_step_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        self.now = StepInProgress()
+
+    def on_log(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        logs: dict[str, Any] | None = None,
+        **_: Any,
+    ) -> None:
+        if logs and "grad_norm" in logs:  # the summary at the end of training has none
+            self.now.loss, self.now.grad_norm = float(logs["loss"]), float(logs["grad_norm"])
+
+    def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        drawn, before = self.now.drawn, state.global_step - 1
+        assert drawn is not None  # a step that was saved had samples
+        record = {
+            "figures": self._learnt(drawn),
+            "place": asdict(drawn.place),
+            "before": self._publisher.policy(before).saved() if before else None,
+        }
+        checkpoint = self._folder.seal(state.global_step, record)
+        if self.publish_and_log(checkpoint):
+            control.should_training_stop = True
+
+    def publish_and_log(self, checkpoint: Checkpoint) -> bool:
+        """Serve and log what `checkpoint` holds and the learner has loaded. Returns whether to stop."""
+        policy = self._publisher.publish(checkpoint, self.learner.accelerator.unwrap_model(self.learner.model))
+        step = step_record(checkpoint, policy, self._records.attempt)
+        asked_to_stop = self._records.add_step(step)
+        return self._watch.after(step, self.now.drawn) or asked_to_stop
+
+    def _learnt(self, drawn: Drawn) -> dict[str, Any]:
+        """The step's record as far as it is known before its adapter is published."""
+        now = self.now
+        total = time.monotonic() - now.started
+        sample = min(now.waited, drawn.sample_seconds)
+        seconds = {
+            "sample": sample,
+            "verify": now.waited - sample,  # what of the wait was not hidden behind sampling
+            "learn": total - now.waited,
+            "total": total,
+            "generation": drawn.seconds,
+        }
+        return {
+            **now.figures,
+            **asdict(self.learner.agreement),
+            "staleness": self.learner.state.global_step - 1 - drawn.policy.step,
+            "loss": now.loss,
+            "grad_norm": now.grad_norm,
+            "seconds": seconds,
+        }
+
+
+def step_record(checkpoint: Checkpoint, policy: Policy, attempt: int) -> Step:
+    """A step's log record, from what its checkpoint's seal holds and what its publishing showed."""
+    record = dict(checkpoint.record["figures"])
+    seconds = record.pop("seconds")
+    return Step(
+        **record,
+        step=checkpoint.step,
+        adapter_name=policy.served_name,
+        probe=probe_line(policy.probe),
+        seconds=StepSeconds(
+            sample=seconds["sample"],
+            verify=seconds["verify"],
+            learn=seconds["learn"],
+            publish=policy.publish_seconds,
+            total=seconds["total"] + policy.publish_seconds,
+            generation=seconds["generation"],
+        ),
+        attempt=attempt,
+        at=datetime.now(UTC),
+    )
+
+
+def probe_line(probe: ProbeResult | None) -> str:
+    """`|served-trainer| / |base-trainer|` in nats per token."""
+    if probe is None:
+        return ""
+    return f"{probe.served_minus_publisher:.2g} / {probe.base_minus_publisher:.2g}"
