@@ -65,7 +65,7 @@ class Supervisor:
             configuration(self._home, self._socket, programs).write(file)
 
     def start(self, environment: dict[str, str]) -> None:
-        """Start supervisord if it is not up. It leaves the caller's session, so that `up` may return.
+        """Start supervisord if it is not up. It leaves the caller (a daemon), so that `up` may return.
 
         Programs inherit `environment`, which holds the database's password: it is in no file and no argv.
         """
@@ -73,12 +73,12 @@ class Supervisor:
             return
         self._socket.unlink(missing_ok=True)
         with (self._home.logs / "supervisord.out").open("a") as output:
-            subprocess.Popen(
-                [sys.executable, "-m", "supervisor.supervisord", "--nodaemon", "-c", str(self._configuration)],
+            subprocess.run(
+                [sys.executable, "-m", "supervisor.supervisord", "-c", str(self._configuration)],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
-                start_new_session=True,
+                check=False,  # what follows sees whether it answers
                 env=environment
                 | {
                     "PATH": os.environ.get("PATH", os.defpath),
