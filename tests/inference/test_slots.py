@@ -3,6 +3,8 @@
 import asyncio
 from contextlib import ExitStack
 
+import pytest
+
 from services.inference.adapters.repository import Record
 from services.inference.adapters.slots import Slots
 from shared.contracts.inference import Adapter, AdapterKind, AdapterState, Probe, ProbeSequence
@@ -30,6 +32,46 @@ async def test_least_recently_used_idle_adapter_is_closed() -> None:
     assert victim is not None
     assert victim.record.name == "b"
     assert slots.get("b") is None  # new requests are turned away at once
+
+
+async def test_version_in_use_does_not_yield_because_it_is_idle_for_an_instant() -> None:
+    slots = slots_of("old", "in use")
+    old, used = slots.get("old"), slots.get("in use")
+    assert old is not None
+    assert used is not None
+    with slots.use(old):
+        with slots.use(used):
+            pass
+        waiting = asyncio.create_task(slots.close_least_recent(seconds=30.0))
+        await asyncio.sleep(0)
+        assert not waiting.done()  # `in use` is idle, but was asked last
+    assert await waiting is old
+
+
+async def test_adapter_asked_while_it_was_to_yield_stays_and_another_yields() -> None:
+    slots = slots_of("a", "b")
+    a, b = slots.get("a"), slots.get("b")
+    assert a is not None
+    assert b is not None
+    with ExitStack() as requests:
+        requests.enter_context(slots.use(a))
+        with slots.use(b):
+            waiting = asyncio.create_task(slots.close_least_recent(seconds=30.0))
+            await asyncio.sleep(0)
+            requests.enter_context(slots.use(a))
+        assert await waiting is b
+
+
+async def test_idle_adapter_yields_when_the_oldest_does_not_end_its_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+    slots = slots_of("straggling", "idle")
+    straggling = slots.get("straggling")
+    assert straggling is not None
+    monkeypatch.setattr("services.inference.adapters.slots.QUIET_SECONDS", 0.0)
+    with slots.use(straggling):
+        straggling.last_asked = 0.0
+        victim = await slots.close_least_recent(seconds=30.0)
+    assert victim is not None
+    assert victim.record.name == "idle"
 
 
 async def test_kept_adapter_is_never_closed_for_another() -> None:

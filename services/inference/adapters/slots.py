@@ -2,11 +2,17 @@
 
 import asyncio
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from services.inference.adapters.repository import Record
+
+QUIET_SECONDS = 5.0
+"""An adapter idle for so long yields its slot though another was asked for longer ago, whose requests still run."""
+
+LOOK_SECONDS = 1.0
+"""Between two looks for one that is quiet, when no request ends."""
 
 
 @dataclass
@@ -17,7 +23,10 @@ class Slot:
     in_flight: int = 0
     closing: bool = False
     """Set before a drain: new requests are turned away."""
-    last_used: float = field(default_factory=time.monotonic)
+    last_asked: float = field(default_factory=time.monotonic)
+    """When its newest request began. Not when one ended: a version out of use ends its last ones late."""
+    idle_since: float = field(default_factory=time.monotonic)
+    """When a request last ended."""
     kept: bool = False
     """Pinned, or named by an alias: never closed for another's sake."""
 
@@ -62,31 +71,33 @@ class Slots:
     def use(self, slot: Slot) -> Iterator[None]:
         """Count a request in flight."""
         slot.in_flight += 1
-        slot.last_used = time.monotonic()
+        slot.last_asked = time.monotonic()
         try:
             yield
         finally:
             slot.in_flight -= 1
-            slot.last_used = time.monotonic()
+            slot.idle_since = time.monotonic()
             self._released.set()
 
     async def close_least_recent(self, seconds: float) -> Slot | None:
-        """Close the least recently used adapter without a request in flight, kept ones never.
+        """Close the adapter that was asked longest ago, kept ones never; it has no request in flight.
 
-        Waits for one; None after `seconds`, at once when all are kept.
+        Waits for its requests, during which it still serves: one that is asked again is not the one to yield. None
+        after `seconds`, at once when all are kept.
         """
         deadline = time.monotonic() + seconds
         while True:
             open_ = [slot for slot in self._slots.values() if not slot.closing and not slot.kept]
             if not open_:
                 return None
-            idle = [slot for slot in open_ if slot.in_flight == 0]
-            if idle:
-                victim = min(idle, key=lambda slot: slot.last_used)
+            now = time.monotonic()
+            victim = _yielding(open_, now, at_last=now >= deadline)
+            if victim is not None:
                 victim.closing = True
                 return victim
-            if not await self._release_before(deadline):
+            if now >= deadline:
                 return None
+            await self._release_before(min(deadline, now + LOOK_SECONDS))
 
     async def drain(self, slot: Slot, seconds: float) -> bool:
         """Turn new requests away and wait for those in flight; on False, after `seconds`, it serves again."""
@@ -106,3 +117,13 @@ class Slots:
         except TimeoutError:
             return False
         return True
+
+
+def _yielding(slots: Sequence[Slot], now: float, at_last: bool) -> Slot | None:
+    """Which of them may close now. `at_last`: any that is idle."""
+    by_age = sorted(slots, key=lambda slot: slot.last_asked)
+    for slot in by_age:
+        quiet = slot is by_age[0] or now - max(slot.last_asked, slot.idle_since) >= QUIET_SECONDS
+        if slot.in_flight == 0 and (quiet or at_last):
+            return slot
+    return None
