@@ -186,7 +186,7 @@ async def load(gateway: Gateway, newest: deque[tuple[str, Version]], record: Rec
 def verdict(answer: httpx.Response, version: Version) -> str:
     """`right`, or what is wrong with an answer."""
     if answer.status_code != 200:
-        return f"HTTP {answer.status_code}"
+        return f"HTTP {answer.status_code}: {answer.text[:300]}"
     if answer.headers[ADAPTER_DIGEST_HEADER] != version.digest:
         return "another digest"
     gap = mean_gap(prompt_logprobs(answer.json()["choices"][0]), version.fingerprint)

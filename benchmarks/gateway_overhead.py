@@ -137,14 +137,14 @@ def report(found: dict[tuple[bool, str], list[Series]]) -> None:
         ratios.append(ratio)
         added.append(more)
         print(f"  tokens per second kept {ratio:.4f} (target {TARGET_RATIO}); added to the median {more:.2f} ms")
-    ours, rival = (
+    through_gateway, straight = (
         statistics.median(series.tokens_per_second for stream in (False, True) for series in found[stream, side])
         for side in ("gateway", "direct")
     )
     result = {
         "name": "gateway_overhead",
-        "ours": round(ours, 1),
-        "rival": round(rival, 1),
+        "ours": round(through_gateway, 1),
+        "rival": round(straight, 1),
         "ratio": round(min(ratios), 4),
         "target": TARGET_RATIO,
         "unit": "tokens/s at 16 callers; ratio: the worse of streamed and not",

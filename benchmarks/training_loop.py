@@ -32,7 +32,8 @@ from shared.contracts.trainer import GuardAction, GuardName, LoraConfig, RunConf
 from shared.database import migrate, open_pool
 from tests.conftest import started_control_cluster
 from tests.models import make_model
-from tests.trainer.peers import BAND_TASKS, Peers, serving
+from tests.trainer.peer_app import serving
+from tests.trainer.peers import BAND_TASKS, Peers
 
 FIRST = 3
 """The first step that a step before it could hide behind."""

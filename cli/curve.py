@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 
 from shared.contracts.measuring import Report
 from shared.contracts.rollout import ENDPOINT_POLICY_PREFIX
-from shared.contracts.trainer import Run, Step
+from shared.contracts.trainer import Method, Run, Step
 from shared.ids import parse_policy
 
 MEAN_OVER_STEPS = 5
@@ -19,7 +19,10 @@ MEAN_OVER_STEPS = 5
 
 
 def draw_curve(run: Run, steps: list[Step], path: Path) -> None:
-    """Reward (raw and mean of 5 steps), zero-variance share, trainer/engine gap and KL over steps."""
+    """Reward (raw and mean of 5 steps), zero-variance share, trainer/engine gap and KL over steps; or SFT's figures."""
+    if run.config.method is Method.SFT:
+        _draw_supervised(run, steps, path)
+        return
     numbers = np.array([step.step for step in steps])
     rewards = np.array([step.reward for step in steps])
     figure, (top, bottom) = plt.subplots(2, 1, figsize=(8, 6), sharex=True, layout="constrained")
@@ -34,6 +37,22 @@ def draw_curve(run: Run, steps: list[Step], path: Path) -> None:
     bottom.plot(numbers, [step.logprob_gap for step in steps], color="tab:red", label="trainer/engine gap (nats)")
     bottom.plot(numbers, [step.kl or np.nan for step in steps], color="tab:green", label="KL to base (nats/token)")
     bottom.set_yscale("log")
+    bottom.set_xlabel("step")
+    bottom.legend(loc="lower right")
+    figure.savefig(path, dpi=120)
+    plt.close(figure)
+
+
+def _draw_supervised(run: Run, steps: list[Step], path: Path) -> None:
+    """Loss and token accuracy over steps."""
+    numbers = [step.step for step in steps]
+    figure, (top, bottom) = plt.subplots(2, 1, figsize=(8, 6), sharex=True, layout="constrained")
+    top.plot(numbers, [step.loss for step in steps], color="tab:blue", label="loss (nats a reply token)")
+    top.set_title(f"{run.run_id}: {run.config.prompts_per_step} examples a step, of {run.config.source}")
+    top.legend(loc="upper right")
+    accuracy = [step.supervised.token_accuracy for step in steps if step.supervised]
+    bottom.plot(numbers, accuracy, color="tab:green", label="share of reply tokens ranked first")
+    bottom.set_ylim(0, 1)
     bottom.set_xlabel("step")
     bottom.legend(loc="lower right")
     figure.savefig(path, dpi=120)

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from cli.context import say
-from shared.clients.base import ServiceUnreachable, WrongAnswer
+from shared.clients.base import ServiceProblem, ServiceUnreachable, WrongAnswer
 
 State = TypeVar("State")
 
@@ -16,6 +16,9 @@ LINE_SECONDS = 5.0
 
 PATIENCE_SECONDS = 600.0
 """How long a service that does not answer is waited for; Ray with what runs on it takes a minute to be back."""
+
+PASSING = frozenset({502, 503, 504})
+"""Statuses of a service that is starting again or waits for another one; the first and last are its ingress's."""
 
 
 async def follow(
@@ -34,18 +37,32 @@ async def follow(
 
 
 async def patiently(call: Callable[[], Awaitable[State]]) -> State:
-    """What a call that may be repeated answers. A service that does not answer is named and waited for.
+    """What a call that may be repeated answers. A service that does not answer, or not yet, is named and waited for.
 
-    The work is in it, not here. Raises WrongAnswer at once, ServiceUnreachable when patience ends.
+    The work is in it, not here. Raises WrongAnswer, and ServiceProblem of a lasting refusal, at once;
+    ServiceUnreachable and ServiceProblem when patience ends.
     """
     deadline = time.monotonic() + PATIENCE_SECONDS
+    told = -LINE_SECONDS
     while True:
         try:
             return await call()
         except WrongAnswer:
             raise
-        except ServiceUnreachable as error:
-            if time.monotonic() > deadline:
+        except (ServiceUnreachable, ServiceProblem) as error:
+            reason = _away(error)
+            if reason is None or time.monotonic() > deadline:
                 raise
-            say(f"  {error}; waiting for it to come back, nothing is lost")
-            await asyncio.sleep(POLL_SECONDS)
+            if time.monotonic() - told >= LINE_SECONDS:
+                told = time.monotonic()
+                say(f"  {reason}; waiting for it to come back, nothing is lost")
+        await asyncio.sleep(POLL_SECONDS)
+
+
+def _away(error: ServiceUnreachable | ServiceProblem) -> str | None:
+    """Why a service is waited for; None where waiting changes nothing."""
+    if isinstance(error, ServiceUnreachable):
+        return str(error)
+    if error.problem.status not in PASSING:
+        return None
+    return f"not ready (HTTP {error.problem.status}): {error}".rstrip(".")

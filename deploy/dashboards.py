@@ -6,6 +6,9 @@ from typing import Any
 
 PANEL_WIDTH, PANEL_HEIGHT, COLUMNS = 8, 8, 3
 
+NO_PROBES = 'route!~"/healthz|/readyz|/metrics"'
+"""Requests of callers: a service that waits for another one answers its probe 503, and fails nobody."""
+
 
 @dataclass(frozen=True)
 class Panel:
@@ -17,11 +20,12 @@ class Panel:
     unit: str = "short"
 
 
-def share(metric: str, condition: str, by: str = "") -> str:
-    """Rate of what meets the condition over the rate of all."""
+def share(metric: str, condition: str, by: str = "", among: str = "") -> str:
+    """Rate of what meets the condition over the rate of all, or of all that meet `among`."""
     grouped = f" by ({by})" if by else ""
-    part = f'sum{grouped} (rate({metric}{{namespace="$namespace", {condition}}}[$__rate_interval]))'
-    return f'{part} / sum{grouped} (rate({metric}{{namespace="$namespace"}}[$__rate_interval]))'
+    base = f'namespace="$namespace", {among}' if among else 'namespace="$namespace"'
+    part = f"sum{grouped} (rate({metric}{{{base}, {condition}}}[$__rate_interval]))"
+    return f"{part} / sum{grouped} (rate({metric}{{{base}}}[$__rate_interval]))"
 
 
 def rate(metric: str, by: str) -> str:
@@ -81,7 +85,7 @@ DASHBOARDS: dict[str, tuple[str, list[Panel]]] = {
             Panel("Requests, p95", quantile("sqlclimb_http_request_seconds", "service"), "{{service}}", "s"),
             Panel(
                 "Failed requests",
-                share("sqlclimb_http_requests_total", 'status=~"5.."', "service"),
+                share("sqlclimb_http_requests_total", 'status=~"5.."', "service", NO_PROBES),
                 "{{service}}",
                 "percentunit",
             ),

@@ -2,7 +2,7 @@
 
 `base/` is preset 8xh100 of release `climb` on a database of your own. It names Secrets `climb-tokens`,
 `climb-ray-token` and `climb-database`, which you make: docs/kubernetes-install.md says what they hold. `rayjob.yaml` is
-the RayJob that the trainer would make, with a run's id to fill in.
+the RayJob that the trainer would make, with a run's id to fill in. `overlays/` are written by hand, on top of `base/`.
 """
 
 import json
@@ -30,12 +30,15 @@ HEADER = "# Rendered from deploy/helm/sqlclimb by `python -m deploy.samples`; ch
 
 
 def rendered(helm: str) -> list[dict[str, Any]]:
-    """The preset's manifests without hooks and Secrets."""
+    """The preset's manifests without tests and Secrets; the migrations' job needs no hook, services wait for it."""
     argv = [helm, "template", "climb", str(CHART), "--values", str(CHART / "values-8xh100.yaml"), "--values", "-"]
-    argv += ["--namespace", "climb", "--no-hooks", "--kube-version", "1.33"]
+    argv += ["--namespace", "climb", "--skip-tests", "--kube-version", "1.33"]
     argv += [word for api in APIS for word in ("--api-versions", api)]
     done = subprocess.run(argv, input=yaml.safe_dump(VALUES), capture_output=True, text=True, check=True)
     manifests = [manifest for manifest in yaml.safe_load_all(done.stdout) if manifest]
+    for manifest in manifests:
+        if any(name.startswith("helm.sh/hook") for name in manifest["metadata"].get("annotations", {})):
+            del manifest["metadata"]["annotations"]
     return [manifest for manifest in manifests if manifest["kind"] != "Secret"]
 
 

@@ -5,7 +5,7 @@ import json
 import secrets
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -41,19 +41,19 @@ def adapter_digest(folder: Path) -> str:
     path = folder / "adapter_model.safetensors"
     digest = hashlib.sha256()
     try:
-        raw = path.read_bytes()
-        header_size = int.from_bytes(raw[:8], "little")
-        header: dict[str, Any] = json.loads(raw[8 : 8 + header_size])
-        with safe_open(path, framework="numpy"):  # validates offsets and sizes
+        with safe_open(path, framework="numpy"):  # validates the header before it is parsed here, offsets and sizes
             pass
+        with path.open("rb") as file:
+            body = 8 + int.from_bytes(file.read(8), "little")
+            header: dict[str, Any] = json.loads(file.read(body - 8))
+            for name in sorted(header.keys() - {"__metadata__"}):
+                entry = header[name]
+                start, end = entry["data_offsets"]
+                digest.update(json.dumps([name, entry["dtype"], entry["shape"]]).encode())
+                file.seek(body + start)
+                digest.update(file.read(end - start))
     except (OSError, ValueError, SafetensorError) as error:
         raise ArtifactError(f"{path} is no safetensors file: {error}") from error
-    body = memoryview(raw)[8 + header_size :]
-    for name in sorted(header.keys() - {"__metadata__"}):
-        entry = header[name]
-        start, end = entry["data_offsets"]
-        digest.update(json.dumps([name, entry["dtype"], entry["shape"]]).encode())
-        digest.update(body[start:end])
     return digest.hexdigest()
 
 
@@ -83,13 +83,20 @@ def store_file(source: Path, store: str, *parts: str) -> str:
     if not filesystem.exists(target):
         filesystem.makedirs(filesystem._parent(target), exist_ok=True)
         temporary = f"{target}.{secrets.token_hex(4)}.partial"
-        filesystem.put_file(str(source), temporary)
-        filesystem.mv(temporary, target)
+        try:
+            filesystem.put_file(str(source), temporary)
+            filesystem.mv(temporary, target)
+        except BaseException:
+            with suppress(Exception):  # the store may be away, and the first error is the one to tell
+                filesystem.rm_file(temporary)
+            raise
     return str(filesystem.unstrip_protocol(target))
 
 
-def fetch_adapter(uri: str, destination: Path) -> Path:
+def fetch_adapter(uri: str, destination: Path, **options: Any) -> Path:
     """Copy an adapter's two files from the store into `destination`, which appears by rename.
+
+    `options` are of the store's fsspec file system.
 
     Raises ArtifactError when a file is missing or too large, StoreUnavailable when the store does not answer.
     """
@@ -97,7 +104,7 @@ def fetch_adapter(uri: str, destination: Path) -> Path:
     shutil.rmtree(temporary, ignore_errors=True)
     temporary.mkdir(parents=True)
     try:
-        with _store(uri) as (filesystem, root):
+        with _store(uri, options) as (filesystem, root):
             remaining = MAXIMUM_ADAPTER_BYTES
             for name in ADAPTER_FILES:
                 try:
@@ -114,22 +121,22 @@ def fetch_adapter(uri: str, destination: Path) -> Path:
     return destination
 
 
-def fetch_file(uri: str, destination: Path) -> None:
+def fetch_file(uri: str, destination: Path, **options: Any) -> None:
     """Copy one file from the store. Raises as `fetch_adapter`."""
-    with _store(uri) as (filesystem, path):
+    with _store(uri, options) as (filesystem, path):
         if not filesystem.isfile(path):
             raise ArtifactError(f"{uri} is no file")
         _copy(filesystem, path, destination, MAXIMUM_ADAPTER_BYTES)
 
 
 @contextmanager
-def _store(uri: str) -> Iterator[tuple[fsspec.AbstractFileSystem, str]]:
+def _store(uri: str, options: dict[str, Any]) -> Iterator[tuple[fsspec.AbstractFileSystem, str]]:
     """The file system and path of a URI; what goes wrong inside becomes an ArtifactError, each store has its own."""
     scheme = uri.partition("://")[0] if "://" in uri else "file"
     if "::" in uri or scheme not in SCHEMES:
         raise ArtifactError(f"{uri} cannot be read: an address begins with one of {', '.join(SCHEMES)}")
     try:
-        filesystem, path = fsspec.core.url_to_fs(uri)
+        filesystem, path = fsspec.core.url_to_fs(uri, **options)
         if scheme == "file" and not filesystem.exists(path):
             path = unquote(path)  # as in `Path.as_uri`; fsspec takes and gives paths as they are
         yield filesystem, path.rstrip("/")

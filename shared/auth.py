@@ -4,6 +4,7 @@ File: `{"<token name>": {"token": "<secret>", "scopes": ["sample", …]}, …}`,
 secrets are refused at start.
 """
 
+import contextlib
 import hmac
 import json
 import os
@@ -87,6 +88,23 @@ def write_tokens(path: Path, scopes_by_name: dict[str, list[Scope]]) -> None:
     with os.fdopen(descriptor, "w") as file:
         json.dump(entries, file, indent=1)
     temporary.replace(path)
+
+
+class OwnToken:
+    """The secret that a service calls others with, as the tokens file says at each call: it may be rotated any time."""
+
+    def __init__(self, path: Path, name: str) -> None:
+        """Raises KeyError when the file has no such name."""
+        self._path, self._name = path, name
+        self._modified_ns = path.stat().st_mtime_ns
+        self._secret = read_token(path, name)
+
+    def __call__(self) -> str:
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):  # half a rotation keeps the one that worked
+            modified_ns = self._path.stat().st_mtime_ns
+            if modified_ns != self._modified_ns:
+                self._secret, self._modified_ns = read_token(self._path, self._name), modified_ns
+        return self._secret
 
 
 def read_token(path: Path, name: str) -> str:

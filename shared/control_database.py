@@ -40,10 +40,10 @@ def initialise(data: Path, user: str, password: str) -> None:
         made.rename(data)
 
 
-def server_argv(data: Path, port: int) -> list[str]:
-    """The server's command: loopback only, durable, sized for one machine."""
+def server_argv(data: Path, address: str, port: int) -> list[str]:
+    """The server's command: durable, sized for one machine."""
     options = {
-        "listen_addresses": "127.0.0.1",
+        "listen_addresses": address,
         "port": str(port),
         "unix_socket_directories": "",
         "max_connections": "100",
@@ -59,13 +59,13 @@ def main() -> None:
     """Become the server."""
     settings = load(ControlDatabaseSettings)
     address = urlsplit(settings.db.get_secret_value())
-    if not (address.username and address.password and address.port):
+    if not (address.username and address.password and address.hostname and address.port):
         raise SystemExit(
-            "SQLCLIMB_DB: give user, password and port, e.g. postgresql://sqlclimb:…@127.0.0.1:5432/postgres"
+            "SQLCLIMB_DB: give user, password, host and port, e.g. postgresql://sqlclimb:…@127.0.0.1:5432/postgres"
         )
     if not (settings.control_data / "PG_VERSION").exists():
         initialise(settings.control_data, address.username, address.password)
-    argv = server_argv(settings.control_data, address.port)
+    argv = server_argv(settings.control_data, address.hostname, address.port)
     os.execv(argv[0], argv)
 
 

@@ -26,6 +26,9 @@ class DomainSettings(Contract):
     name: Identifier
     description: str = ""
     statement_timeout_seconds: float = Field(default=5.0, gt=0, le=60)
+    postgres: int | None = Field(
+        default=None, ge=14, le=99, description="major version of the team's database; a sandbox of another refuses it"
+    )
     round_decimals: int = Field(default=2, ge=0, le=10, description="how the prompt asks for numbers to be rounded")
     masked_columns: list[str] = Field(
         default_factory=list, description="`table.column` that hold made-up values; no part of the digest"
@@ -54,7 +57,7 @@ class Bundle:
     @property
     def digest(self) -> str:
         """SHA-256 of the content: settings, schema, seeds and notes."""
-        settings = self.settings.model_dump(exclude={"masked_columns", "reviewed_columns"})
+        settings = self.settings.model_dump(exclude={"masked_columns", "reviewed_columns"}, exclude_none=True)
         content: list[object] = [settings, self.schema_sql, self.seed_sql, self.notes]
         content.append(sorted(self.variants.items()))
         return sha256_hex(json.dumps(content, sort_keys=True))

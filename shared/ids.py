@@ -14,7 +14,7 @@ BASE_DIGEST = "base"
 ENDPOINT_DIGEST = "endpoint"
 """The same, for a model that somebody else serves."""
 
-_SERVED_NAME = re.compile(r"^(?P<run>.+)-s(?P<step>\d+)-(?P<digest8>[0-9a-f]{8})$")
+_SERVED_NAME = re.compile(r"(?P<run>[A-Za-z0-9][A-Za-z0-9._@-]{0,127})-s(?P<step>[0-9]{1,9})-(?P<digest8>[0-9a-f]{8})")
 
 
 def sha256_hex(text: str) -> str:
@@ -59,7 +59,7 @@ class ServedName:
 
 def parse_served_name(name: str) -> ServedName:
     """Inverse of `served_name`. Raises ValueError for any other shape."""
-    found = _SERVED_NAME.match(name)
+    found = _SERVED_NAME.fullmatch(name)
     if found is None:
         raise ValueError(
             f"{name!r} is no served adapter name: expected <run>-s<step>-<first 8 hex digits of the digest>"

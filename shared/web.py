@@ -1,12 +1,14 @@
 """One FastAPI shape for every service: health, readiness, metrics, request ids, problem+json, scoped tokens."""
 
+import asyncio
 import inspect
 import logging
 import time
 import uuid
-from collections.abc import Awaitable, Callable
-from typing import Annotated, Any
+from collections.abc import Awaitable, Callable, Collection
+from typing import Annotated, Any, TypeVar
 
+import psycopg
 import uvicorn
 from fastapi import Depends, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -17,12 +19,18 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 
 from shared.auth import Scope, TokenFile, require
+from shared.bodies import BodyLimit
 from shared.contracts.base import FieldError, Health, Problem, Readiness
-from shared.errors import ServiceError
+from shared.errors import Invalid, ServiceError, Unavailable
 from shared.settings import ServiceSettings
 from shared.telemetry import REQUEST_SECONDS, REQUESTS, configure_logging
 
 log = logging.getLogger(__name__)
+
+CHECK_SECONDS = 3.0
+"""Longest wait for what a service needs: `sqlclimb status` and kubelet ask for at most 5 s, and want to hear which."""
+
+Answer = TypeVar("Answer")
 
 Check = Callable[[], Awaitable[str]]
 """Answers `ok` or the reason it fails."""
@@ -41,10 +49,12 @@ def create_app(
     lifespan: Callable[[FastAPI], Any],
     checks: dict[str, Check],
     versions: Versions,
+    streamed: Collection[str] = (),
 ) -> FastAPI:
     """A FastAPI app with everything of design section 6 that is common. Add routers to it.
 
-    `checks` decide `/readyz`; `versions` says what the service really runs.
+    `checks` decide `/readyz`; `versions` says what the service really runs; `streamed` are paths whose handlers read
+    their body in parts and limit it themselves.
     """
     app = FastAPI(title=f"sqlclimb {service}", lifespan=lifespan, docs_url=None, redoc_url=None)
     app.state.tokens = tokens_file
@@ -55,27 +65,64 @@ def create_app(
 
     @app.get("/readyz", response_model=Readiness, responses={503: {"model": Readiness}})
     async def readyz(response: Response) -> Readiness:
-        results = {}
-        for name, check in checks.items():
-            try:
-                results[name] = await check()
-            except Exception as error:  # a check that breaks is a check that fails
-                results[name] = f"{type(error).__name__}: {error}"
+        *answers, known = await asyncio.gather(*map(_outcome, checks.values()), _versions(versions))
+        results = dict(zip(checks, answers, strict=True))
         ready = all(result == "ok" for result in results.values())
         response.status_code = 200 if ready else 503
-        try:
-            found = versions()
-            known = await found if inspect.isawaitable(found) else found
-        except Exception as error:
-            known = {"error": f"{type(error).__name__}: {error}"}
         return Readiness(ready=ready, service=service, checks=results, versions=known)
 
     @app.get("/metrics", include_in_schema=False)
     async def metrics() -> Response:
         return Response(generate_latest(), media_type=CONTENT_TYPE_LATEST)
 
+    app.add_middleware(BodyLimit, tokens=tokens_file, streamed=streamed)
     _add_handlers(app, service)
     return app
+
+
+async def _outcome(check: Check) -> str:
+    """What a check answers; one that breaks, or takes too long, is one that fails."""
+    try:
+        return await _within(CHECK_SECONDS, check())
+    except _NoAnswer as error:
+        return str(error)
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+
+
+async def _versions(versions: Versions) -> dict[str, str]:
+    try:
+        found = versions()
+        return await _within(CHECK_SECONDS, found) if inspect.isawaitable(found) else found
+    except Exception as error:
+        return {"error": f"{type(error).__name__}: {error}"}
+
+
+class _NoAnswer(Exception):
+    """What was waited for took too long."""
+
+
+_given_up: set["asyncio.Future[Any]"] = set()
+"""Kept until they end."""
+
+
+async def _within(seconds: float, work: Awaitable[Answer]) -> Answer:
+    """What the work returns. Raises _NoAnswer after that time, even when the work takes longer to be cancelled.
+
+    `asyncio.timeout` waits for the end of what it cancels, and psycopg spends 5 s on that when its server is cut off.
+    """
+    future = asyncio.ensure_future(work)
+    try:
+        done, _ = await asyncio.wait({future}, timeout=seconds)
+    except asyncio.CancelledError:
+        future.cancel()
+        raise
+    if done:
+        return future.result()
+    future.cancel()
+    _given_up.add(future)
+    future.add_done_callback(_given_up.discard)
+    raise _NoAnswer(f"no answer within {seconds:.0f} s")
 
 
 class _Observed:
@@ -118,6 +165,18 @@ def _add_handlers(app: FastAPI, service: str) -> None:
         if error.retry_after_seconds is not None:
             response.headers["retry-after"] = str(error.retry_after_seconds)
         return response
+
+    @app.exception_handler(psycopg.DataError)
+    async def unstorable(request: Request, error: psycopg.DataError) -> JSONResponse:
+        log.warning("a value cannot be stored: %s %s", type(error).__name__, error.sqlstate)  # its text may hold a gold
+        detail = "a text with a NUL character, or a number that is none or too large, cannot be stored. It was not kept"
+        return render(request, Invalid.status, Invalid.title, detail, [])
+
+    @app.exception_handler(psycopg.OperationalError)
+    async def database_away(request: Request, error: psycopg.OperationalError) -> JSONResponse:
+        log.warning("the control database does not answer: %s %s", type(error).__name__, error.sqlstate)
+        detail = f"the control database does not answer ({type(error).__name__}). What it holds is kept; ask again"
+        return render(request, Unavailable.status, Unavailable.title, detail, [])
 
     @app.exception_handler(RequestValidationError)
     async def invalid(request: Request, error: RequestValidationError) -> JSONResponse:

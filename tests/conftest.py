@@ -16,9 +16,10 @@ import pytest
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
-from cli.stack.home import TOKEN_SCOPES, free_ports
+from cli.stack.home import TOKEN_SCOPES, StackHome, free_ports
 from shared.auth import Scope, write_tokens
 from shared.database import migrate
+from tests.prometheus import PROMETHEUS, scraping
 from tests.stack import StackHandle
 
 ALLOWED_SKIPS = Path(__file__).parent / "allowed_skips.txt"
@@ -131,11 +132,15 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StackHandle]:
     One for the session (a start costs a minute and 4 GB). A test that breaks a service waits for it to be back.
     """
     handle = StackHandle(tmp_path_factory.mktemp("stack"))
-    try:
-        handle.start()
-        yield handle
-    finally:
-        handle.stop()
+    with contextlib.ExitStack() as scrape:
+        if PROMETHEUS is not None:
+            folder = tmp_path_factory.mktemp("prometheus")
+            handle.prometheus = scrape.enter_context(scraping(StackHome(handle.home), folder))
+        try:
+            handle.start()
+            yield handle
+        finally:
+            handle.stop()
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from cli.stack.home import HOME_VARIABLE, StackHome
 from shared.auth import read_token
+from tests.prometheus import Prometheus
 
 DEMO_SECONDS = 600
 CLI_SECONDS = 300
@@ -22,6 +23,8 @@ class StackHandle:
         self.home = home
         self.demo_output = ""
         """What `demo --smoke` printed."""
+        self.prometheus: Prometheus | None = None
+        """What scraped it from before the demo on, where Prometheus is installed."""
 
     @property
     def urls(self) -> dict[str, str]:

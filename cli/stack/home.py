@@ -22,8 +22,9 @@ TOKEN_SCOPES = {
     "author": [Scope.AUTHOR, Scope.GOLD, Scope.SAMPLE],
     "rollout": [Scope.SAMPLE, Scope.GOLD],
     "trainer": [Scope.TRAIN, Scope.SAMPLE],
+    "golds": [Scope.GOLD],
 }
-"""Each service's own token; the trainer's cannot see golds."""
+"""Each service's own token; the trainer's cannot see golds. `golds`: what a `train --golds` reads them with."""
 
 PORTS = (
     "postgres",
@@ -57,6 +58,17 @@ class ServedModel(BaseModel):
     """Prompt and reply together: the engine's maximum."""
 
 
+class Place(BaseModel):
+    """Where what listens on a port runs."""
+
+    model_config = ConfigDict(extra="forbid")
+    address: str = "127.0.0.1"
+    """It listens there, and others call it there."""
+
+    enter: list[str] = []
+    """What its command begins with, e.g. to enter a network namespace."""
+
+
 class StackState(BaseModel):
     """`stack.json`: what a stack keeps from one `up` to the next."""
 
@@ -64,6 +76,12 @@ class StackState(BaseModel):
     ports: dict[str, int]
     database_password: str
     model: ServedModel | None = None
+    places: dict[str, Place] = {}
+    """By the name of its port: what does not run on loopback, as `.ci/network_namespaces.py` has it."""
+
+    def place(self, port: str) -> Place:
+        """Where what listens on a port runs."""
+        return self.places.get(port) or Place()
 
 
 class StackHome:
@@ -123,7 +141,7 @@ class StackHome:
 
     def url(self, state: StackState, service: str) -> str:
         """Address of one service."""
-        return f"http://127.0.0.1:{state.ports[service]}"
+        return f"http://{state.place(service).address}:{state.ports[service]}"
 
 
 def free_ports(count: int) -> list[int]:

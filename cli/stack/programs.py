@@ -3,9 +3,9 @@
 import json
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from cli.stack.home import HOME_VARIABLE, STACK_VARIABLE, StackHome, StackState
+from cli.stack.home import HOME_VARIABLE, STACK_VARIABLE, Place, StackHome, StackState
 from shared.settings import REPOSITORY
 
 RAY_OBJECT_STORE_BYTES = 200_000_000
@@ -28,7 +28,10 @@ SERVICES = ("verifier", "author", "inference", "rollout", "trainer")
 """The parts that speak design section 6 (health, readiness, metrics, OpenAPI)."""
 
 
-TEACHER_PREFIXES = ("SQLCLIMB_ANTHROPIC_", "SQLCLIMB_OPENAI_", "SQLCLIMB_TEACHER_")
+TEACHER_PREFIXES = ("SQLCLIMB_ANTHROPIC_", "SQLCLIMB_OPENAI_", "SQLCLIMB_TEACHER_", "SQLCLIMB_ENDPOINTS_ALLOWED")
+
+ENDPOINTS_ALLOWED = ["public", "http://localhost", "http://127.0.0.1", "http://[::1]"]
+"""Models elsewhere that may be sampled: of providers, and of servers on this machine. The caller's own list wins."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +63,8 @@ def with_needs(parts: list[str]) -> list[str]:
 
 def database_dsn(state: StackState) -> str:
     """The embedded control database's address."""
-    return f"postgresql://sqlclimb:{state.database_password}@127.0.0.1:{state.ports['postgres']}/postgres"
+    address = f"{state.place('postgres').address}:{state.ports['postgres']}"
+    return f"postgresql://sqlclimb:{state.database_password}@{address}/postgres"
 
 
 def common_environment(home: StackHome, state: StackState) -> dict[str, str]:
@@ -72,8 +76,9 @@ def common_environment(home: StackHome, state: StackState) -> dict[str, str]:
         "SQLCLIMB_DB": database_dsn(state),
         "SQLCLIMB_DOMAINS": json.dumps([str(home.domains), str(REPOSITORY / "domains")]),
         "SQLCLIMB_ARTIFACTS": home.artifacts.as_uri(),
+        "SQLCLIMB_ENDPOINTS_ALLOWED": json.dumps(ENDPOINTS_ALLOWED),
         "SQLCLIMB_RAY_ADDRESS": f"127.0.0.1:{state.ports['ray']}",
-        "SQLCLIMB_RAY_DASHBOARD_URL": f"http://127.0.0.1:{state.ports['ray_dashboard']}",
+        "SQLCLIMB_RAY_DASHBOARD_URL": home.url(state, "ray_dashboard"),
         "RAY_ADDRESS": f"127.0.0.1:{state.ports['ray']}",
         "RAY_AUTH_MODE": "token",
         "RAY_AUTH_TOKEN_PATH": str(home.ray_token_file),
@@ -85,7 +90,7 @@ def common_environment(home: StackHome, state: StackState) -> dict[str, str]:
 
 
 def teacher_environment(caller: Mapping[str, str]) -> dict[str, str]:
-    """The caller's settings of the author's models: keys, addresses, prices."""
+    """The caller's settings of models elsewhere: the author's keys, addresses and prices, and whom rollout may ask."""
     return {name: value for name, value in caller.items() if name.startswith(TEACHER_PREFIXES)}
 
 
@@ -113,7 +118,8 @@ def programs(home: StackHome, state: StackState) -> dict[str, Program]:
             "SQLCLIMB_ENGINE_URLS": json.dumps([home.url(state, "engine")]),
             "SQLCLIMB_ADAPTERS_CACHE": str(home.folder / "adapters-cache"),
         }
-        checkpoints = {"SQLCLIMB_CHECKPOINTS": str(home.folder / "checkpoints")}
+        dashboard = home.url(state, "ray_dashboard")  # else Ray's client takes RAY_ADDRESS, and asks there instead
+        learner = {"SQLCLIMB_CHECKPOINTS": str(home.folder / "checkpoints"), "SQLCLIMB_GOLD_TOKEN_NAME": "golds"}
         found += [
             Program(
                 "engine",
@@ -122,9 +128,14 @@ def programs(home: StackHome, state: StackState) -> dict[str, Program]:
             ),
             service_program("inference", ports, model | gateway),
             service_program("rollout", ports),
-            service_program("trainer", ports, model | checkpoints),
+            service_program("trainer", ports, model | learner | {"RAY_API_SERVER_ADDRESS": dashboard}),
         ]
-    return {program.name: program for program in found}
+    return {program.name: _placed(program, state.place(program.name)) for program in found}
+
+
+def _placed(program: Program, place: Place) -> Program:
+    environment = program.environment | {"SQLCLIMB_HOST": place.address}
+    return replace(program, argv=[*place.enter, *program.argv], environment=environment)
 
 
 def service_program(name: str, ports: dict[str, int], environment: dict[str, str] | None = None) -> Program:
@@ -136,7 +147,7 @@ def service_program(name: str, ports: dict[str, int], environment: dict[str, str
 
 
 def ray_argv(home: StackHome, state: StackState) -> list[str]:
-    """A Ray head on loopback with its dashboard, which job submission needs."""
+    """A Ray head on loopback, and its dashboard, which job submission needs."""
     return [
         sys.executable,
         "-m",
@@ -147,7 +158,7 @@ def ray_argv(home: StackHome, state: StackState) -> list[str]:
         "--node-ip-address=127.0.0.1",
         f"--port={state.ports['ray']}",
         "--include-dashboard=true",
-        "--dashboard-host=127.0.0.1",
+        f"--dashboard-host={state.place('ray_dashboard').address}",
         f"--dashboard-port={state.ports['ray_dashboard']}",
         # all of Ray's fixed ports: two stacks would share the defaults, and jobs then find no agent
         f"--dashboard-agent-listen-port={state.ports['ray_agent']}",

@@ -16,7 +16,7 @@ from services.author.review_repository import ReviewRepository
 from services.author.service import Author, Peers
 from services.author.settings import AuthorSettings
 from services.author.teachers import Teachers
-from shared.auth import TokenFile, read_token
+from shared.auth import OwnToken, TokenFile
 from shared.clients.base import ServiceUnreachable
 from shared.clients.rollout import RolloutClient
 from shared.clients.verifier import VerifierClient
@@ -31,7 +31,7 @@ EXECUTE_SECONDS = 300.0
 def create_app(settings: AuthorSettings) -> FastAPI:
     """Raises ValueError or KeyError where the tokens file lacks what the settings name."""
     tokens = TokenFile(settings.tokens_file)
-    token = read_token(settings.tokens_file, settings.token_name)
+    token = OwnToken(settings.tokens_file, settings.token_name)
     dsn = settings.db.get_secret_value()
     pool = open_pool(dsn)
     verifier = VerifierClient(settings.verifier_url, token, EXECUTE_SECONDS)

@@ -27,6 +27,9 @@ log = logging.getLogger(__name__)
 WATCH_SECONDS = 1.0
 """How old what `/v1/pressure` tells may be, and how soon a replica that discovery found is asked."""
 
+STREAMED = ("/v1/uploads", "/v1/chat/completions", "/v1/completions")
+"""Paths that read their bodies themselves."""
+
 
 async def watch(discovery: Discovery, fleet: Fleet) -> None:
     """For ever: who belongs to the fleet, and how busy each replica is."""
@@ -45,7 +48,7 @@ def create_app(settings: GatewaySettings) -> FastAPI:
     discovery = Discovery(settings.engine_urls, settings.engine_dns)
     limits = Limits(settings.max_in_flight, settings.affinity_spill)
     fleet = Fleet(settings.served_name, settings.noise_nats, limits)
-    fetcher = Fetcher(settings.adapters_cache, settings.model, settings.max_lora_rank)
+    fetcher = Fetcher(settings.adapters_cache, settings.model, settings.max_lora_rank, settings.egress)
     service = AdapterService(Repository(pool), fleet, fetcher, settings.max_loras, settings.drain_seconds)
     aliases = AliasService(AliasRepository(pool), service)
     uploads = Uploads(settings.artifacts, settings.adapters_cache)
@@ -84,6 +87,6 @@ def create_app(settings: GatewaySettings) -> FastAPI:
         return found
 
     checks: dict[str, Check] = {"database": database, "engine": engine, "adapters": adapters}
-    app = create_service_app("inference", TokenFile(settings.tokens_file), lifespan, checks, versions)
+    app = create_service_app("inference", TokenFile(settings.tokens_file), lifespan, checks, versions, STREAMED)
     app.include_router(router)
     return app

@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, FilePath, ValidationInfo, field_validator
 
+from shared.egress import PUBLIC, EgressEntry, EgressRule
 from shared.settings import CommonSettings, DatabaseSettings, ServiceSettings
 
 LoraRank = Annotated[Literal[8, 16, 32, 64, 128, 256], BeforeValidator(int)]
@@ -86,6 +87,11 @@ class GatewaySettings(ModelSettings, DatabaseSettings, ServiceSettings):
     )
     adapters_cache: Path = Field(description="folder that gateway and engines both see: adapters are loaded from it")
     artifacts: str | None = Field(default=None, description="fsspec URL of the artifact store; uploads are kept there")
+    stores_allowed: list[EgressEntry] = Field(
+        default=[PUBLIC],
+        description="where an adapter's http(s) address may lead: `public` (https at public addresses), or beginnings "
+        "of URLs such as http://files.models/runs (without a port: any)",
+    )
     noise_nats: float = Field(
         default=1e-4,
         gt=0,
@@ -104,6 +110,11 @@ class GatewaySettings(ModelSettings, DatabaseSettings, ServiceSettings):
         ge=0,
         description="sequences that the replica which holds a request's prompt may be busier than the least busy one",
     )
+
+    @property
+    def egress(self) -> EgressRule:
+        """Of adapters' web addresses."""
+        return EgressRule(tuple(self.stores_allowed), "SQLCLIMB_STORES_ALLOWED")
 
     @field_validator("engine_dns")
     @classmethod

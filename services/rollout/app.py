@@ -24,7 +24,7 @@ from services.rollout.samplings.repository import Repository
 from services.rollout.samplings.service import SamplingService
 from services.rollout.samplings.tasks import TaskDirectory
 from services.rollout.settings import RolloutSettings
-from shared.auth import TokenFile, read_token
+from shared.auth import OwnToken, TokenFile
 from shared.clients.author import AuthorClient
 from shared.clients.inference import InferenceClient
 from shared.clients.verifier import VerifierClient
@@ -37,7 +37,7 @@ from shared.web import Check, create_app, problem_response
 def build_app(settings: RolloutSettings, sampler: Sampler) -> FastAPI:
     """The app around a sampler. Raises ValueError for a faulty tokens file."""
     tokens_file = TokenFile(settings.tokens_file)
-    token = read_token(settings.tokens_file, settings.token_name)
+    token = OwnToken(settings.tokens_file, settings.token_name)
     author = AuthorClient(settings.author_url, token)
     verifier = VerifierClient(settings.verifier_url, token)
     inference = InferenceClient(settings.inference_url, token)

@@ -15,7 +15,7 @@ from services.rollout.app import build_app
 from services.rollout.settings import RolloutSettings, settings_in_replica
 from services.rollout.worker.group_sampler import GroupSampler
 from services.rollout.worker.groups import Failed, FailureReason, GroupRequest, Landed
-from shared.auth import read_token
+from shared.auth import OwnToken
 from shared.clients.inference import InferenceClient
 from shared.clients.verifier import VerifierClient
 from shared.telemetry import configure_logging
@@ -88,13 +88,14 @@ class RolloutWorker:
     def __init__(self, public_settings: dict[str, object]) -> None:
         settings = settings_in_replica(public_settings)
         configure_logging("rollout-worker", settings.log_level)
-        token = read_token(settings.tokens_file, settings.token_name)
+        token = OwnToken(settings.tokens_file, settings.token_name)
         self._running: set[asyncio.Task[None]] = set()
         self._leaving = False
         self._groups = GroupSampler(
             InferenceClient(settings.inference_url, token),
             VerifierClient(settings.verifier_url, token),
             settings.verify_patience_seconds,
+            settings.egress,
         )
 
     async def sample(self, request: GroupRequest) -> AsyncGenerator[Landed | Failed, None]:

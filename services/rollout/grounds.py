@@ -19,9 +19,12 @@ from shared.clients.author import AuthorClient
 from shared.clients.base import ServiceClient, ServiceProblem, ServiceUnreachable
 from shared.clients.inference import InferenceClient
 from shared.clients.verifier import VerifierClient
+from shared.contracts.base import FieldError
+from shared.contracts.rollout import ModelEndpoint
 from shared.contracts.tasks import PrivilegedTask
 from shared.contracts.verifier import SandboxRequest
 from shared.domain import Bundle, BundleError, chat, find_bundle
+from shared.egress import EgressRefused
 from shared.errors import Invalid, ServiceError, Unavailable
 from shared.ids import sha256_hex
 
@@ -58,6 +61,14 @@ class Grounds:
         """How many groups are in flight: what the engines here bear, or what was asked for of an endpoint."""
         endpoint = record.request.endpoint
         return self.limit if endpoint is None else ConcurrencyLimit(self.inference.pressure, endpoint.concurrency)
+
+    async def check_endpoint(self, endpoint: ModelEndpoint) -> None:
+        """Raises Invalid for a model that may not be asked from here. Workers check again, at each connection."""
+        try:
+            await self.settings.egress.check(endpoint.url)
+        except EgressRefused as error:
+            fault = FieldError(field="endpoint.url", message=str(error))
+            raise Invalid(f"`endpoint.url`: {error}. Nothing was started", [fault]) from error
 
     def bundle(self, domain: str) -> Bundle:
         """A domain's bundle. Raises Invalid."""

@@ -5,6 +5,7 @@ from typing import Self
 
 from pydantic import Field, model_validator
 
+from shared.egress import PUBLIC, EgressEntry, EgressRule
 from shared.settings import DatabaseSettings, DomainSettings, ServiceSettings
 
 
@@ -43,12 +44,22 @@ class RolloutSettings(ServiceSettings, DatabaseSettings, DomainSettings):
     verify_patience_seconds: float = Field(
         default=300.0, gt=0, description="how long replies wait for an unreachable verifier before they are unscorable"
     )
+    endpoints_allowed: list[EgressEntry] = Field(
+        default=[PUBLIC],
+        description="where a caller's model endpoint may lead: `public` (https at public addresses), or beginnings of "
+        "URLs such as http://vllm.models:8000/v1 (without a port: any)",
+    )
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:
         if self.workers_min > self.workers_max:
             raise ValueError("workers_min may not be above workers_max")
         return self
+
+    @property
+    def egress(self) -> EgressRule:
+        """Of callers' endpoints."""
+        return EgressRule(tuple(self.endpoints_allowed), "SQLCLIMB_ENDPOINTS_ALLOWED")
 
     def public(self) -> dict[str, object]:
         """Every setting but the secret ones, as JSON values: what may cross Ray."""

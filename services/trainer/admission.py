@@ -7,42 +7,56 @@ from typing import NoReturn
 
 import fsspec
 
+from services.trainer.supervised.intake import Intake
+from services.trainer.trackers import missing_trackers
 from shared.clients.base import ServiceProblem, ServiceUnreachable
 from shared.clients.inference import InferenceClient
 from shared.clients.rollout import RolloutClient
 from shared.contracts.base import FieldError
 from shared.contracts.inference import AdapterList
 from shared.contracts.measuring import Band
-from shared.contracts.trainer import RunConfig
+from shared.contracts.trainer import Method, RunConfig, SharedPrompt
 from shared.errors import Invalid, Unavailable
 from shared.ids import parse_policy
 
 
 class Admission:
-    """Checks a run's config against what rollout and inference have."""
+    """Checks a run's config against what rollout, inference and author have."""
 
-    def __init__(self, rollout: RolloutClient, inference: InferenceClient, artifacts: str) -> None:
+    def __init__(self, rollout: RolloutClient, inference: InferenceClient, artifacts: str, intake: Intake) -> None:
         self._rollout = rollout
         self._inference = inference
         self._artifacts = artifacts
+        self._intake = intake
 
     async def check(self, config: RunConfig) -> None:
-        """Raises Invalid, naming the field and the fix; Unavailable when a service gives no answer."""
+        """Raises Invalid, naming the field and the fix; Forbidden; Unavailable when a service gives no answer."""
         if config.prompts_per_step % config.workers:
             _refuse(
                 "workers", f"{config.prompts_per_step} prompts a step cannot be shared out to {config.workers} evenly"
             )
+        if config.shards_weights and config.shared_prompt is SharedPrompt.ON:
+            _refuse(
+                "shared_prompt",
+                "on is not possible with `data_parallel` fsdp2, whose workers must forward equally often: set it to "
+                "auto or off, or train with ddp",
+            )
+        if missing := missing_trackers(config.report_to):
+            _refuse("report_to", missing)
         _check_folder(config.model)
         await asyncio.to_thread(_check_store, self._artifacts)
         try:
-            await self._check_band(config)
+            if config.method is Method.SFT:
+                await self._intake.check(config)
+            else:
+                await self._check_band(config)
             await self._check_base(config)
         except ServiceUnreachable as error:
             raise Unavailable(f"{error}. Nothing was started") from error
 
     async def _check_band(self, config: RunConfig) -> None:
         try:
-            band: Band = await self._rollout.band(config.band_id)
+            band: Band = await self._rollout.band(config.band)
         except ServiceProblem as error:
             if error.problem.status != 404:
                 raise Unavailable(f"rollout: {error}. Nothing was started") from error

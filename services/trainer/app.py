@@ -15,8 +15,10 @@ from services.trainer.planning import Planner
 from services.trainer.repository import RunRepository
 from services.trainer.service import RunService
 from services.trainer.settings import TrainerSettings
+from services.trainer.supervised.golds import GoldReader
+from services.trainer.supervised.intake import Intake
 from shared import web
-from shared.auth import TokenFile, read_token
+from shared.auth import OwnToken, TokenFile
 from shared.clients.inference import InferenceClient
 from shared.clients.rollout import RolloutClient
 from shared.database import check_database, open_pool
@@ -30,7 +32,7 @@ def create_app(settings: TrainerSettings) -> FastAPI:
 
     @contextlib.asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        token = read_token(settings.tokens_file, settings.token_name)
+        token = OwnToken(settings.tokens_file, settings.token_name)
         async with (
             pool,
             RolloutClient(settings.rollout_url, token) as rollout,
@@ -38,7 +40,8 @@ def create_app(settings: TrainerSettings) -> FastAPI:
         ):
             repository = RunRepository(pool)
             app.state.planner = Planner(rollout)
-            admission = Admission(rollout, inference, settings.artifacts)
+            app.state.intake = Intake(rollout, GoldReader(settings, settings.tokens_file))
+            admission = Admission(rollout, inference, settings.artifacts, app.state.intake)
             app.state.runs = RunService(repository, launcher, admission.check, Curves(repository, rollout))
             watch = asyncio.create_task(app.state.runs.watch())
             try:

@@ -6,10 +6,11 @@ from fastapi import APIRouter, Depends, Query, Request
 
 from services.trainer.planning import Planner, presets
 from services.trainer.service import RunService
+from services.trainer.supervised.intake import Intake, refuse_without_gold
 from shared.auth import Scope
-from shared.contracts.planning import Plan, PlanRequest, PresetList
+from shared.contracts.planning import DryRun, DryRunRequest, Plan, PlanRequest, PresetList
 from shared.contracts.trainer import EventList, Run, RunList, RunLog, RunRequest, StepList
-from shared.web import needs
+from shared.web import Scopes, needs
 
 router = APIRouter(prefix="/v1/runs", dependencies=[needs(Scope.TRAIN)])
 plan_router = APIRouter(prefix="/v1", dependencies=[needs(Scope.TRAIN)])
@@ -36,9 +37,18 @@ async def plan(request: PlanRequest, http: Request) -> Plan:
     return await planner.plan(request)
 
 
+@plan_router.post("/dry-runs")
+async def dry_run(request: DryRunRequest, http: Request, scopes: Scopes) -> DryRun:
+    """What a supervised run would learn from, counted; starts nothing. Golds need the `gold` scope."""
+    refuse_without_gold(request.config, scopes)
+    intake: Intake = http.app.state.intake
+    return await intake.dry_run(request.config)
+
+
 @router.post("")
-async def start(request: RunRequest, runs: Runs) -> Run:
-    """Start a run, or resume an unfinished one under the same id and config."""
+async def start(request: RunRequest, runs: Runs, scopes: Scopes) -> Run:
+    """Start a run, or resume an unfinished one under the same id and config. Golds need the `gold` scope."""
+    refuse_without_gold(request.config, scopes)
     return await runs.start(request)
 
 
@@ -73,8 +83,9 @@ async def log(run_id: str, runs: Runs) -> RunLog:
 
 
 @router.post("/{run_id}/resume")
-async def resume(run_id: str, runs: Runs) -> Run:
-    """The next attempt of an unfinished run."""
+async def resume(run_id: str, runs: Runs, scopes: Scopes) -> Run:
+    """The next attempt of an unfinished run. Golds need the `gold` scope."""
+    refuse_without_gold((await runs.find(run_id)).config, scopes)
     return await runs.resume(run_id)
 
 

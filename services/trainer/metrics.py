@@ -18,14 +18,23 @@ FIGURES = {
         "kl": "Mean KL to base, nats a token",
     }.items()
 }
+SUPERVISED_FIGURES = {
+    name: Gauge(f"sqlclimb_run_{name}", description, ["run"])
+    for name, description in {
+        "token_accuracy": "Share of the newest step's reply tokens that a supervised run's policy ranks first",
+        "entropy": "Of a supervised run's policy at reply tokens, nats",
+    }.items()
+}
 SECONDS = Gauge("sqlclimb_run_step_seconds", "Where the newest step's time went", ["run", "phase"])
 
 
 def show(run_id: str, step: Step) -> None:
     """The run's newest step."""
     STEP.labels(run_id).set(step.step)
-    for name, gauge in FIGURES.items():
-        value = getattr(step, name)
+    # a supervised step's figures of samples are 0 for want of any, and a 0 would be read as a reward
+    figures, source = (FIGURES, step) if step.supervised is None else (SUPERVISED_FIGURES, step.supervised)
+    for name, gauge in figures.items():
+        value = getattr(source, name)
         if value is not None:
             gauge.labels(run_id).set(value)
     for phase, seconds in step.seconds.model_dump().items():
@@ -34,6 +43,6 @@ def show(run_id: str, step: Step) -> None:
 
 def forget(run_id: str) -> None:
     """The run has ended: its series would otherwise stand still for ever."""
-    for gauge in (STEP, *FIGURES.values()):
+    for gauge in (STEP, *FIGURES.values(), *SUPERVISED_FIGURES.values()):
         gauge.remove(run_id)
     SECONDS.remove_by_labels({"run": run_id})

@@ -5,8 +5,16 @@ Every formula is stated where it stands. Estimates are for choosing a machine; a
 
 from dataclasses import dataclass
 
+from services.trainer.learning.sizes import (
+    CHECKPOINTING_PARAMETERS,
+    CPU_BYTES,
+    GPU_SHARE,
+    KL_STRIDE,
+    micro_batch_rows,
+)
+from services.trainer.step_flops import StepTokens, attention_layers, linear_layers, lora_parameters, step_flops
 from shared.contracts.planning import Hardware, MemoryLine, ModelShape, Plan
-from shared.contracts.trainer import RunConfig
+from shared.contracts.trainer import Method, RunConfig, SharedPrompt
 
 GIB = 2**30
 OPTIMIZER_BYTES = 16
@@ -22,15 +30,13 @@ ENGINE_OVERHEAD = 0.10
 DECODE_EFFICIENCY = 0.5
 """Of memory bandwidth that decoding with LoRA reaches."""
 LEARN_EFFICIENCY = 0.3
-"""Of peak arithmetic that the optimizer step reaches."""
+"""Of peak arithmetic that the optimizer step reaches, what it recomputes counted."""
 ONE_ROW_EFFICIENCY = 0.15
 """The same where a micro-batch holds one reply, as linear attention needs (the published recipe's 9B)."""
-LEARN_FLOPS = 6
-"""A parameter and token with frozen weights: forward 2, gradient of activations 2, KL and log-probabilities 2."""
-RECOMPUTE_FLOPS = 2
-"""More where activations are recomputed."""
 EVALUATION_TOKENS = 4096
 """Reply budget of evaluations (design section 9)."""
+PROMPT_TOKENS = 1200
+"""A schema with its notes, where nothing says otherwise."""
 
 
 @dataclass(frozen=True)
@@ -44,18 +50,12 @@ class Lengths:
 def parameters(shape: ModelShape) -> int:
     """Weights of embeddings, attention and gated MLP; norms are left out."""
     embeddings = shape.vocabulary * shape.hidden * (1 if shape.tied else 2)
-    return embeddings + shape.layers * sum(rows * columns for rows, columns in _linear_layers(shape))
-
-
-def lora_parameters(shape: ModelShape, rank: int) -> int:
-    """r x (in + out) of every linear layer."""
-    return shape.layers * sum(rank * (rows + columns) for rows, columns in _linear_layers(shape))
+    return embeddings + shape.layers * sum(rows * columns for rows, columns in linear_layers(shape))
 
 
 def kv_bytes(shape: ModelShape, dtype_bytes: int) -> int:
     """Of one token in the engine's cache: keys and values of every layer that keeps them."""
-    layers = shape.layers if shape.full_attention_layers is None else shape.full_attention_layers
-    return 2 * layers * shape.kv_heads * shape.head_dim * dtype_bytes
+    return 2 * attention_layers(shape) * shape.kv_heads * shape.head_dim * dtype_bytes
 
 
 def activation_bytes(shape: ModelShape, dtype_bytes: int, *, recomputed: bool) -> int:
@@ -72,8 +72,7 @@ def activation_bytes(shape: ModelShape, dtype_bytes: int, *, recomputed: bool) -
 def make_plan(config: RunConfig, shape: ModelShape, hardware: Hardware, lengths: Lengths, band_prompts: int) -> Plan:
     """The plan of a run."""
     dtype = 2 if hardware.gpus else 4
-    recomputed = _recomputes(shape)
-    memory = trainer_memory(config, shape, dtype) + _engine_memory(config, shape, hardware, dtype)
+    memory = trainer_memory(config, shape, dtype, lengths.prompt) + _engine_memory(config, shape, hardware, dtype)
     used = {device: sum(line.gib for line in memory if line.device == device) for device in ("trainer", "engine")}
     if hardware.engine_share is not None or not hardware.gpus:
         needed, available = sum(used.values()), hardware.memory_gib
@@ -81,10 +80,11 @@ def make_plan(config: RunConfig, shape: ModelShape, hardware: Hardware, lengths:
         needed, available = max(used.values()), hardware.memory_gib
     samples = config.prompts_per_step * config.k
     generation = _generation_seconds(config, shape, hardware, lengths, dtype)
-    flops = LEARN_FLOPS + (RECOMPUTE_FLOPS if recomputed else 0)
     tokens = config.prompts_per_step * lengths.prompt + samples * lengths.reply
-    reached = hardware.tflops * 1e12 * (ONE_ROW_EFFICIENCY if recomputed else LEARN_EFFICIENCY)
-    learning = tokens * flops * parameters(shape) / (config.workers * reached)
+    flops = learning_flops(config, shape, hardware, lengths)
+    one_row = _micro_batch_rows(config, shape) == 1
+    reached = hardware.tflops * 1e12 * (ONE_ROW_EFFICIENCY if one_row else LEARN_EFFICIENCY)
+    learning = flops / (config.workers * reached)
     shared = hardware.engine_share is not None or hardware.gpus < 2
     step = generation + learning if shared or not config.run_ahead else max(generation, learning)
     hours = step * config.steps / 3600
@@ -104,6 +104,7 @@ def make_plan(config: RunConfig, shape: ModelShape, hardware: Hardware, lengths:
         passes=config.steps * config.prompts_per_step / max(1, band_prompts),
         generation_seconds=generation,
         learning_seconds=learning,
+        learning_flops=flops,
         step_seconds=step,
         hours=hours,
         gpu_hours=hours * hardware.gpus,
@@ -112,29 +113,79 @@ def make_plan(config: RunConfig, shape: ModelShape, hardware: Hardware, lengths:
     )
 
 
-def trainer_memory(config: RunConfig, shape: ModelShape, dtype_bytes: int) -> list[MemoryLine]:
+def learning_flops(config: RunConfig, shape: ModelShape, hardware: Hardware, lengths: Lengths) -> float:
+    """A step's arithmetic, on all workers together."""
+    tokens = StepTokens(
+        lengths.prompt, lengths.reply, config.prompts_per_step, config.k, shared=shares_prompts(config, shape)
+    )
+    return step_flops(
+        shape,
+        config.lora.rank,
+        tokens,
+        recomputed=_recomputed_share(config, shape, hardware, lengths),
+        base_forwards=1.0 if config.beta else 1 / KL_STRIDE,
+    )
+
+
+def shares_prompts(config: RunConfig, shape: ModelShape) -> bool:
+    """Whether a group's prompt is forwarded once, as far as shapes tell: its cache holds every layer's keys and values.
+
+    Not by SFT, whose prompts have one reply each. Not under FSDP2: the number of its forwards hangs on lengths, and
+    workers must gather layers in step.
+    """
+    cached = shape.full_attention_layers is None
+    wanted = config.method is Method.GRPO and config.shared_prompt is not SharedPrompt.OFF
+    return wanted and cached and not config.shards_weights
+
+
+def trainer_memory(
+    config: RunConfig, shape: ModelShape, dtype_bytes: int, prompt_tokens: float = PROMPT_TOKENS
+) -> list[MemoryLine]:
     """What one training worker holds."""
-    longest = config.max_tokens + 1  # one reply at its longest has to fit; more are batched where there is room
-    kept = activation_bytes(shape, dtype_bytes, recomputed=_recomputes(shape))
-    parts = {
-        "weights": parameters(shape) * dtype_bytes,
+    weights = parameters(shape) * dtype_bytes
+    # a prompt and one reply at its longest have to fit; more are batched where there is room
+    longest = prompt_tokens + config.max_tokens + 1
+    recomputed = not shares_prompts(config, shape) and _is_large(shape)
+    parts: dict[str, float] = {
+        "weights": weights,
         "LoRA, gradients, optimizer": lora_parameters(shape, config.lora.rank) * OPTIMIZER_BYTES,
-        "activations of one reply at its longest": longest * kept,
+        "activations of a prompt and its longest reply": longest
+        * activation_bytes(shape, dtype_bytes, recomputed=recomputed),
         "logits": LOGITS_TOKENS * shape.vocabulary * 4 * 3,
         "runtime": RUNTIME_GIB * GIB,
     }
+    if config.shards_weights:
+        layer = sum(rows * columns for rows, columns in linear_layers(shape))
+        parts["weights"] = weights / config.workers
+        # the layer at work, the one fetched meanwhile, and the output head, which stays
+        parts["gathered weights"] = (2 * layer + shape.hidden * shape.vocabulary) * dtype_bytes
     return [MemoryLine(device="trainer", part=part, gib=size / GIB) for part, size in parts.items()]
 
 
-def _linear_layers(shape: ModelShape) -> list[tuple[int, int]]:
-    wide, narrow = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim
-    attention = [(shape.hidden, wide), (shape.hidden, narrow), (shape.hidden, narrow), (wide, shape.hidden)]
-    return [*attention, (shape.hidden, shape.mlp), (shape.hidden, shape.mlp), (shape.mlp, shape.hidden)]
+def _is_large(shape: ModelShape) -> bool:
+    return parameters(shape) >= CHECKPOINTING_PARAMETERS
 
 
-def _recomputes(shape: ModelShape) -> bool:
-    """Prompts are shared, and nothing recomputed, where the cache holds every layer's keys and values."""
-    return shape.full_attention_layers is not None
+def _micro_batch_rows(config: RunConfig, shape: ModelShape) -> int:
+    rows = config.prompts_per_step * config.k // config.workers
+    unit = config.k if shares_prompts(config, shape) else 1
+    return micro_batch_rows(rows, config.max_tokens, unit, config.micro_batch)
+
+
+def _recomputed_share(config: RunConfig, shape: ModelShape, hardware: Hardware, lengths: Lengths) -> float:
+    """Of a forward, what the backward pass repeats: with shared prompts what does not fit, else all or nothing."""
+    if not shares_prompts(config, shape):
+        return float(_is_large(shape))
+    dtype = 2 if hardware.gpus else 4
+    free = hardware.memory_gib * GIB * (1 - (hardware.engine_share or 0.0)) - parameters(shape) * dtype
+    budget = GPU_SHARE * max(0.0, free) if hardware.gpus else CPU_BYTES
+    token = activation_bytes(shape, dtype, recomputed=False)
+    rows = _micro_batch_rows(config, shape)
+    # every row's attention holds its prompt's keys and values once more
+    waiting = rows / config.k * lengths.prompt + rows * (
+        lengths.reply + lengths.prompt * kv_bytes(shape, dtype) / token
+    )
+    return max(0.0, 1 - budget / token / waiting)
 
 
 def _engine_memory(config: RunConfig, shape: ModelShape, hardware: Hardware, dtype_bytes: int) -> list[MemoryLine]:

@@ -8,19 +8,16 @@ from pathlib import Path
 import psutil
 from pydantic import ValidationError
 
-from services.trainer.plan import GIB, Lengths, make_plan
+from services.trainer.plan import GIB, PROMPT_TOKENS, Lengths, make_plan
 from shared.clients.base import ServiceProblem, ServiceUnreachable
 from shared.clients.rollout import RolloutClient
 from shared.contracts.base import FieldError
 from shared.contracts.measuring import Band
 from shared.contracts.planning import Hardware, ModelShape, Plan, PlanRequest, Preset
-from shared.contracts.trainer import RunConfig
+from shared.contracts.trainer import Method, RunConfig
 from shared.errors import Invalid, Unavailable
 
 FOLDER = Path(__file__).parent / "presets"
-
-PROMPT_TOKENS = 1200
-"""A schema with its notes, where no preset says otherwise."""
 
 
 @cache
@@ -71,6 +68,8 @@ class Planner:
     async def plan(self, request: PlanRequest) -> Plan:
         """Raises Invalid for an unknown preset or model shape, Unavailable when rollout gives no answer."""
         config = request.config
+        if config.method is Method.SFT:
+            raise _invalid("method", "a plan is of a GRPO run; `--dry-run` counts what method sft learns from")
         preset = None
         if request.preset is not None:
             if request.preset not in presets():
@@ -91,7 +90,7 @@ class Planner:
     async def _band(self, config: RunConfig, preset: Preset | None) -> tuple[Band, Lengths]:
         """The band, and the lengths that the policy's own replies had when it was cut."""
         try:
-            band = await self._rollout.band(config.band_id)
+            band = await self._rollout.band(config.band)
             reply = (await self._rollout.report(band.sampling_id)).lines[0].median_tokens
         except ServiceUnreachable as error:
             raise Unavailable(f"{error}. Nothing was planned") from error

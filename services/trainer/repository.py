@@ -13,7 +13,9 @@ SELECT r.run_id, r.config, r.state, r.attempt, r.versions, r.error, r.created_at
        coalesce(s.step, 0) AS steps_done, coalesce(s.record ->> 'adapter_name', '') AS last_adapter,
        coalesce((SELECT jsonb_agg(coalesce(e.record,
                    jsonb_build_object('step', e.step, 'kind', e.kind, 'sampling_id', e.sampling_id)) ORDER BY e.step)
-                 FROM trainer.evaluations e WHERE e.run_id = r.run_id), '[]') AS curve
+                 FROM trainer.evaluations e WHERE e.run_id = r.run_id), '[]') AS curve,
+       coalesce((SELECT jsonb_agg(a.record ORDER BY a.attempt) FROM trainer.attempts a WHERE a.run_id = r.run_id), '[]')
+         AS attempts
 FROM trainer.runs r
 LEFT JOIN LATERAL (SELECT step, record FROM trainer.steps WHERE run_id = r.run_id ORDER BY step DESC LIMIT 1) s ON true
 """

@@ -8,13 +8,16 @@ from services.trainer import metrics
 from services.trainer.guards.curves import Curves
 from services.trainer.launching.launcher import JobState, Launcher, LauncherUnavailable
 from services.trainer.repository import RunRepository, StoredRun
-from shared.contracts.trainer import Run, RunConfig, RunEvent, RunRequest, RunState, Step
+from shared.contracts.trainer import DataParallel, Run, RunConfig, RunEvent, RunRequest, RunState, Step
 from shared.errors import Conflict, NotFound, Unavailable
 
 log = logging.getLogger(__name__)
 
 WATCH_SECONDS = 2.0
 """Between two looks at the jobs of active runs."""
+
+MAY_CHANGE = {"guards": {}, "workers": 1, "data_parallel": DataParallel.DDP, "report_to": []}
+"""Fields that another attempt of a run may set anew: they do not change what it learns."""
 
 _ACTIVE = (RunState.PENDING, RunState.RUNNING)
 
@@ -37,7 +40,7 @@ class RunService:
         self._shown: set[str] = set()
 
     async def start(self, request: RunRequest) -> Run:
-        """A new run, or the next attempt of an unfinished one whose job is gone; its guards may have changed.
+        """A new run, or the next attempt of an unfinished one whose job is gone; MAY_CHANGE may have.
 
         Raises Conflict for a known id with another config, Invalid as Admission, Unavailable without Ray.
         """
@@ -174,13 +177,14 @@ class RunService:
 
 
 def _same_run(one: RunConfig, other: RunConfig) -> bool:
-    """Whether two configs train alike: what guards do may change, a run that one stopped has to be able to go on."""
-    return one.model_copy(update={"guards": {}}) == other.model_copy(update={"guards": {}})
+    """Whether two configs train alike: a run that a guard stopped, or a lost GPU, has to be able to go on."""
+    return one.model_copy(update=MAY_CHANGE) == other.model_copy(update=MAY_CHANGE)
 
 
 def _difference(request: RunRequest, run: Run) -> str:
     ours, theirs = run.config.model_dump(), request.config.model_dump()
-    fields = [f"{name}: {ours[name]!r} there, {theirs[name]!r} here" for name in ours if ours[name] != theirs[name]]
+    differing = [name for name in ours if ours[name] != theirs[name] and name not in MAY_CHANGE]
+    fields = [f"{name}: {ours[name]!r} there, {theirs[name]!r} here" for name in differing]
     return f"run {run.run_id!r} has another config ({'; '.join(fields)}). It is unchanged; choose another run id"
 
 

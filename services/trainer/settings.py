@@ -7,15 +7,22 @@ from typing import Self
 
 from pydantic import Field, model_validator
 
-from shared.settings import ArtifactSettings, DatabaseSettings, ServiceSettings
+from shared.settings import ArtifactSettings, DatabaseSettings, DomainSettings, ServiceSettings
 
 
-class TrainingSettings(DatabaseSettings, ArtifactSettings):
+class TrainingSettings(DatabaseSettings, ArtifactSettings, DomainSettings):
     """What API and job both need."""
 
     checkpoints: Path = Field(description="folder of checkpoints, one subfolder a run; API and Ray nodes must share it")
     rollout_url: str = Field(description="address of the rollout service")
     inference_url: str = Field(description="address of the inference gateway")
+    author_url: str | None = Field(default=None, description="address of the author; only golds are read from it")
+    gold_token_name: str | None = Field(
+        default=None,
+        description="which token of the tokens file reads golds for runs of method sft, when their caller has the "
+        "`gold` scope too; without it such runs are refused",
+    )
+    image: str = Field(default="", description="the container image this runs in, which each attempt of a run records")
     learner_threads: int = Field(
         default_factory=lambda: len(os.sched_getaffinity(0)), ge=1, description="CPU threads of a training worker"
     )
@@ -64,6 +71,9 @@ class TrainerSettings(ServiceSettings, TrainingSettings):
             checkpoints=self.checkpoints.resolve(),
             rollout_url=self.rollout_url,
             inference_url=self.inference_url,
+            author_url=self.author_url,
+            gold_token_name=self.gold_token_name,
+            domains=[folder.resolve() for folder in self.domains],
             learner_threads=self.learner_threads,
             tokens_file=self.tokens_file.resolve(),
             token_name=self.token_name,

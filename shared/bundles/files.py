@@ -34,7 +34,8 @@ def write_folder(name: str, schema_sql: str, seed_sql: str, origin: Origin, targ
     settings = DomainSettings(
         name=name, masked_columns=[found.column for found in origin.masked], reviewed_columns=list(origin.allowed)
     )
-    toml = "".join(f"{field} = {json.dumps(value)}\n" for field, value in settings.model_dump().items())
+    fields = settings.model_dump(exclude_none=True)
+    toml = "".join(f"{field} = {json.dumps(value)}\n" for field, value in fields.items())
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
         made = Path(scratch) / "bundle"

@@ -1,6 +1,6 @@
 """What every client does alike: the bearer token, retries of unreachable servers, problems raised as exceptions."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Generator, Mapping
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -47,16 +47,28 @@ def _again(error: Exception) -> bool | float:
     return isinstance(error, httpx.TransportError)
 
 
+class _Bearer(httpx.Auth):
+    """Sends the token of the moment."""
+
+    def __init__(self, token: Callable[[], str]) -> None:
+        self._token = token
+
+    def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
+        request.headers["authorization"] = f"Bearer {self._token()}"
+        yield request
+
+
 class ServiceClient:
     """An async client of one service. Use as `async with`."""
 
     service = "service"
 
-    def __init__(self, url: str, token: str, timeout_seconds: float = 60.0) -> None:
+    def __init__(self, url: str, token: str | Callable[[], str], timeout_seconds: float = 60.0) -> None:
+        """`token`: the secret, or what says it at each request."""
         self.url = url.rstrip("/")
         self._http = httpx.AsyncClient(
             base_url=self.url,
-            headers={"authorization": f"Bearer {token}"},
+            auth=_Bearer(token if callable(token) else lambda: token),
             timeout=httpx.Timeout(timeout_seconds, connect=5.0),
             limits=httpx.Limits(max_connections=None, max_keepalive_connections=64),
         )

@@ -1,7 +1,7 @@
 """Client of the trainer."""
 
 from shared.clients.base import ServiceClient
-from shared.contracts.planning import Plan, PlanRequest, PresetList
+from shared.contracts.planning import DryRun, DryRunRequest, Plan, PlanRequest, PresetList
 from shared.contracts.trainer import EventList, Run, RunList, RunLog, RunRequest, StepList
 
 
@@ -29,6 +29,10 @@ class TrainerClient(ServiceClient):
     async def plan(self, request: PlanRequest) -> Plan:
         """What a run would need and cost; starts nothing."""
         return await self.call("POST", "/v1/plans", Plan, request)
+
+    async def dry_run(self, request: DryRunRequest) -> DryRun:
+        """What a supervised run would learn from; starts nothing. Golds need the `gold` scope."""
+        return await self.call("POST", "/v1/dry-runs", DryRun, request)
 
     async def runs(self, limit: int = 100) -> RunList:
         """The newest runs."""

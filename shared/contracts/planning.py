@@ -5,6 +5,7 @@ from typing import Any
 from pydantic import Field
 
 from shared.contracts.base import Contract
+from shared.contracts.supervision import DropReason
 from shared.contracts.trainer import RunConfig
 
 
@@ -91,8 +92,28 @@ class Plan(Contract):
     passes: float = Field(description="over the band, without refills")
     generation_seconds: float = Field(description="a step's")
     learning_seconds: float = Field(description="a step's")
+    learning_flops: float = Field(default=0.0, description="a step's floating-point operations, all workers together")
     step_seconds: float
     hours: float
     gpu_hours: float
     dollars: float
     warnings: list[str]
+
+
+class DryRunRequest(Contract):
+    """`POST /v1/dry-runs`: starts nothing. Golds are refused as they are to a run."""
+
+    config: RunConfig
+
+
+class DryRun(Contract):
+    """What a supervised run would learn from, counted. Holds no text."""
+
+    tasks: int = Field(description="train tasks of its source")
+    kept: int = Field(description="tasks that give an example")
+    dropped: dict[DropReason, int] = Field(description="reason to count of tasks that give none")
+    prompt_tokens: int = Field(description="of all that is kept")
+    reply_tokens: int = Field(description="the same; these carry the loss")
+    longest: int = Field(description="tokens of the longest example")
+    window: int = Field(description="tokens the model takes")
+    passes: float = Field(description="over what is kept, in the run's steps; 0 when nothing is")

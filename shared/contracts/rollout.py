@@ -194,6 +194,7 @@ class Row(Contract):
     adapter_digest: str = Field(description="as reported by the engine's gateway; `endpoint` for another's model")
     landed_at: datetime
     sqlstate: str | None = Field(default=None, description="Postgres' code of an `sql_error`")
+    split: Split | None = Field(default=None, description="its task's, as pinned when the sampling started")
     reported_tokens: int | None = Field(
         default=None, description="reply tokens as an endpoint counts them: it gave no token ids, the row cannot train"
     )

@@ -1,13 +1,15 @@
 """The trainer's bodies: runs, their configuration and their steps."""
 
+from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum
-from typing import Literal
+from typing import Any, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from shared.contracts.base import Contract, Identifier
 from shared.contracts.rollout import Regime
+from shared.contracts.supervision import SftConfig, SupervisedFigures
 from shared.contracts.verifier import Profile
 
 
@@ -16,6 +18,13 @@ class LoraConfig(Contract):
 
     rank: int = Field(default=16, ge=1)
     alpha: int = Field(default=32, ge=1)
+
+
+class Method(StrEnum):
+    """How a run learns."""
+
+    GRPO = "grpo"  # from rewards of its own samples
+    SFT = "sft"  # from replies known to be right: the usual warm start, or the control beside GRPO
 
 
 class RewardSource(StrEnum):
@@ -59,6 +68,22 @@ class SharedPrompt(StrEnum):
     OFF = "off"
 
 
+class DataParallel(StrEnum):
+    """How several workers share a run; each learns from its part of every step's samples."""
+
+    DDP = "ddp"  # each holds all weights
+    FSDP2 = "fsdp2"  # each holds its share of the frozen weights and gathers a layer when it needs it
+
+
+class Tracker(StrEnum):
+    """Where a run's figures can be followed besides `runs show`, by the callbacks of transformers."""
+
+    TENSORBOARD = "tensorboard"
+    TRACKIO = "trackio"
+    MLFLOW = "mlflow"
+    WANDB = "wandb"
+
+
 class GuardName(StrEnum):
     """What watches over a run; each is a lesson that cost somebody a night."""
 
@@ -85,6 +110,10 @@ class GuardAction(StrEnum):
     OFF = "off"
 
 
+SUPERVISED_GUARDS = frozenset({GuardName.MEMORY, GuardName.SATURATED})
+"""What can be judged of a run that draws no samples."""
+
+
 class EvaluationPlan(Contract):
     """Which checkpoints are measured on the holdout as the run goes, and how."""
 
@@ -96,17 +125,40 @@ class EvaluationPlan(Contract):
     max_tokens: int = Field(default=4096, ge=1)
 
 
+SFT_LEARNING_RATE = 2e-4
+"""Ten times GRPO's: a LoRA wants a rate about ten times full fine-tuning's, for which 2e-5 is usual in SFT
+(https://thinkingmachines.ai/blog/lora)."""
+
+GRPO_FIELDS = (
+    "band_id",
+    "k",
+    "advantages",
+    "loss",
+    "shared_prompt",
+    "beta",
+    "epsilon_high",
+    "importance_cap",
+    "temperature",
+    "run_ahead",
+    "refills",
+    "rewards",
+)
+"""Fields of RunConfig that mean nothing to a run without samples and rewards."""
+
+
 class RunConfig(Contract):
     """Everything that decides a run."""
 
+    method: Method = Method.GRPO
     domain: Identifier
     model: str = Field(description="Hugging Face folder or name: what inference serves as base")
-    band_id: Identifier
+    band_id: Identifier | None = Field(default=None, description="prompts of GRPO, which needs one")
+    sft: SftConfig | None = Field(default=None, description="only with method `sft`, which needs it")
     regime: Regime = Regime()
     steps: int = Field(default=40, ge=1)
-    prompts_per_step: int = Field(default=32, ge=1)
+    prompts_per_step: int = Field(default=32, ge=1, description="under sft: examples")
     k: int = Field(default=16, ge=2, description="samples per prompt")
-    learning_rate: float = Field(default=2e-5, gt=0)
+    learning_rate: float = Field(default=2e-5, gt=0, description="under sft the default is 2e-4")
     schedule: Schedule = Field(default=Schedule.CONSTANT, description="of the learning rate over the run's steps")
     advantages: AdvantageScale = Field(
         default=AdvantageScale.GROUP, description="what a group's rewards are divided by"
@@ -118,7 +170,7 @@ class RunConfig(Contract):
     epsilon_high: float = Field(default=0.28, gt=0)
     importance_cap: float = Field(default=2.0, gt=1)
     temperature: float = Field(default=1.0, gt=0)
-    max_tokens: int = Field(default=4096, ge=1)
+    max_tokens: int = Field(default=4096, ge=1, description="reply budget; under sft longer replies are left out")
     start_from: str = Field(default="base", description="`base` or `<run>@<step>`: the adapter whose LoRA goes on")
     run_ahead: int = Field(
         default=1, ge=0, le=1, description="steps by which generation runs ahead of learning; 0: on-policy"
@@ -133,10 +185,70 @@ class RunConfig(Contract):
     kernels: list[str] = Field(
         default_factory=list, description="Python modules that the model's layers need; a missing one fails the start"
     )
-    workers: int = Field(default=1, ge=1, description="Ray Train workers")
+    micro_batch: int | None = Field(
+        default=None,
+        ge=1,
+        description="replies in one forward at most, where prompts are not shared; None: what `max_tokens` allows. "
+        "1 for layers that cannot skip padding (linear attention)",
+    )
+    workers: int = Field(default=1, ge=1, description="Ray Train workers; may change when a run is resumed")
+    data_parallel: DataParallel = Field(
+        default=DataParallel.DDP,
+        description="how several workers hold the weights, one holds all; may change when a run is resumed",
+    )
+    report_to: list[Tracker] = Field(
+        default_factory=list, description="trackers that get every step's figures; may change when a run is resumed"
+    )
     seed: int = 0
     profile: Profile = Field(default=Profile.STANDARD, description="comparison rule of the reward")
     rewards: RewardSource = RewardSource.VERIFIER
+
+    @property
+    def band(self) -> str:
+        """The band of a GRPO run."""
+        assert self.band_id is not None, "the validator saw to it"
+        return self.band_id
+
+    @property
+    def shards_weights(self) -> bool:
+        """Whether each worker holds only its share of the frozen weights."""
+        return self.workers > 1 and self.data_parallel is DataParallel.FSDP2
+
+    @property
+    def source(self) -> str:
+        """What it learns from: a band's, a sampling's id, or `golds`."""
+        return self.sft.source if self.sft else self.band
+
+    @model_validator(mode="before")
+    @classmethod
+    def _learning_rate_of_its_method(cls, data: Any) -> Any:
+        if isinstance(data, Mapping) and data.get("method") == Method.SFT:
+            return {"learning_rate": SFT_LEARNING_RATE, **data}
+        return data
+
+    @model_validator(mode="after")
+    def _fits_its_method(self) -> Self:
+        if self.method is Method.GRPO:
+            if self.band_id is None:
+                raise ValueError("`band_id` is missing: GRPO takes its prompts from a band, `sqlclimb band` cuts one")
+            if self.sft is not None:
+                raise ValueError("`sft` means nothing under method grpo: leave it out, or set `method` to sft")
+            return self
+        if self.sft is None:
+            raise ValueError("`sft` is missing: say what to learn from, `sft.sampling_id` or `sft.golds`")
+        fields = type(self).model_fields  # a recorded config holds every field: those at their default say nothing
+        idle = [name for name in GRPO_FIELDS if getattr(self, name) != fields[name].get_default()]
+        idle += [f"guards.{name}" for name in self.guards if name not in SUPERVISED_GUARDS]
+        if idle:
+            raise ValueError(f"{', '.join(f'`{name}`' for name in idle)} mean nothing under method sft: leave them out")
+        if self.data_parallel is not DataParallel.DDP:
+            raise ValueError("`data_parallel`: method sft shares its work by ddp only; leave it out")
+        if self.sft.golds and self.regime.thinking:
+            raise ValueError(
+                "`sft.golds` would unlearn the thinking that `regime.thinking` asks for: learn from a sampling's "
+                "replies, which hold it, or switch thinking off"
+            )
+        return self
 
 
 class RunRequest(Contract):
@@ -168,7 +280,7 @@ class StepSeconds(Contract):
 
 
 class Step(Contract):
-    """One optimizer step, as logged."""
+    """One optimizer step, as logged. A supervised one draws nothing: its figures of samples and rewards are 0."""
 
     step: int = Field(description="1 for the first update")
     reward: float = Field(description="mean over scored samples")
@@ -192,6 +304,7 @@ class Step(Contract):
     no_sql: float = Field(default=0.0, description="share of scored samples without a statement")
     extra_turns: float = Field(default=0.0, description="share of replies that go on after their end of turn")
     lost: dict[str, int] = Field(default_factory=dict, description="reason to count of samples that never came")
+    supervised: SupervisedFigures | None = Field(default=None, description="None: the step learnt from rewards")
     adapter_name: str = Field(description="the adapter this step published")
     probe: str = Field(description="`|served-trainer| / |base-trainer|` as the gateway measured it")
     seconds: StepSeconds
@@ -242,6 +355,24 @@ class CurvePoint(Contract):
     error: str = Field(default="", description="why it will never be measured")
 
 
+class CodeVersion(Contract):
+    """What code an attempt ran."""
+
+    version: str = Field(description="of the installed package")
+    commit: str | None = Field(default=None, description="of the git work tree it ran from; None outside one")
+    dirty: bool | None = Field(default=None, description="that tree's code differs from the commit; None outside one")
+    image: str = Field(default="", description="the container image as its installation names it; empty outside one")
+
+
+class AttemptRecord(Contract):
+    """One attempt of a run whose job came up."""
+
+    attempt: int
+    at: datetime = Field(description="its job was up")
+    code: CodeVersion
+    versions: dict[str, str] = Field(default_factory=dict, description="trl, peft, torch, ray as its job reports them")
+
+
 class Run(Contract):
     """`GET /v1/runs/{id}`."""
 
@@ -257,6 +388,7 @@ class Run(Contract):
     created_at: datetime
     finished_at: datetime | None = None
     curve: list[CurvePoint] = Field(default_factory=list, description="measured checkpoints, by step")
+    attempts: list[AttemptRecord] = Field(default_factory=list, description="what each attempt really ran, in order")
 
 
 class RunList(Contract):

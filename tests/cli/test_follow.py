@@ -9,24 +9,27 @@ import pytest
 
 from cli.follow import patiently
 from cli.stack.home import free_ports
-from shared.clients.base import ServiceClient, WrongAnswer
+from shared.clients.base import ServiceClient, ServiceProblem, WrongAnswer
 from shared.contracts.base import Readiness
 
 READY = b'{"ready": true, "service": "service", "checks": {}, "versions": {}}'
+NOT_READY = b'{"title": "Unavailable", "status": %d, "detail": "the database is starting up."}'
 PAGE = b"<!doctype html><title>Sign in</title>"
 
 
 @contextlib.contextmanager
-def answering(port: int, kind: str, body: bytes) -> Iterator[None]:
-    """An HTTP server that answers everything with that."""
+def answering(port: int, kind: str, body: bytes, *, unready: int = 0, status: int = 503) -> Iterator[None]:
+    """An HTTP server that answers everything with that; the first `unready` requests with a problem."""
+    waiting = [NOT_READY % status] * unready
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            self.send_response(200)
+            content = waiting.pop() if waiting else body
+            self.send_response(200 if content is body else status)
             self.send_header("content-type", kind)
-            self.send_header("content-length", str(len(body)))
+            self.send_header("content-length", str(len(content)))
             self.end_headers()
-            self.wfile.write(body)
+            self.wfile.write(content)
 
         def log_message(self, *_: object) -> None:
             pass
@@ -64,5 +67,26 @@ async def test_another_program_at_the_address_is_said_at_once(capsys: pytest.Cap
     with answering(port, "text/html", PAGE):
         async with ServiceClient(f"http://127.0.0.1:{port}", "token") as client:
             with pytest.raises(WrongAnswer, match="text/html, which is no Readiness"):
+                await patiently(lambda: client.call("GET", "/v1/anything", Readiness))
+    assert "waiting" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("status", [502, 503])
+async def test_a_service_that_is_not_ready_yet_is_waited_for_and_says_why(
+    capsys: pytest.CaptureFixture[str], status: int
+) -> None:
+    (port,) = free_ports(1)
+    with answering(port, "application/json", READY, unready=2, status=status):
+        async with ServiceClient(f"http://127.0.0.1:{port}", "token") as client:
+            assert (await patiently(lambda: client.call("GET", "/v1/anything", Readiness))).ready
+    line = f"not ready (HTTP {status}): Unavailable: the database is starting up; waiting for it to come back"
+    assert capsys.readouterr().out.count(line) == 1  # one line a period, however often it is asked
+
+
+async def test_a_lasting_refusal_is_said_at_once(capsys: pytest.CaptureFixture[str]) -> None:
+    (port,) = free_ports(1)
+    with answering(port, "application/json", READY, unready=1, status=409):
+        async with ServiceClient(f"http://127.0.0.1:{port}", "token") as client:
+            with pytest.raises(ServiceProblem, match="the database is starting up"):
                 await patiently(lambda: client.call("GET", "/v1/anything", Readiness))
     assert "waiting" not in capsys.readouterr().out

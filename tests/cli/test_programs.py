@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.stack.home import ServedModel, StackHome
+from cli.stack.home import Place, ServedModel, StackHome
 from cli.stack.programs import NEEDS, common_environment, programs, with_needs
 from cli.stack.supervisor import configuration
 
@@ -20,6 +20,22 @@ def test_the_engine_waits_for_a_model(tmp_path: Path) -> None:
     assert set(programs(home, state)) == {"postgres", "ray", "verifier", "author"}
     model = ServedModel(path="/models/m", served_name="m")
     assert set(programs(home, state.model_copy(update={"model": model}))) == set(NEEDS)
+
+
+def test_a_part_runs_where_its_place_says_and_is_called_there(tmp_path: Path) -> None:
+    home = StackHome(tmp_path)
+    enter = ["nsenter", "--net=/run/netns/verifier"]
+    places = {"verifier": Place(address="10.0.0.2", enter=enter), "postgres": Place(address="10.0.0.3")}
+    state = home.prepare().model_copy(update={"places": places})
+    home.save(state)
+    assert home.prepare() == state
+    found = programs(home, state)
+    assert found["verifier"].argv[:2] == enter
+    assert found["verifier"].environment["SQLCLIMB_HOST"] == "10.0.0.2"
+    assert found["author"].environment["SQLCLIMB_HOST"] == "127.0.0.1"
+    told = common_environment(home, state)
+    assert told["SQLCLIMB_VERIFIER_URL"] == f"http://10.0.0.2:{state.ports['verifier']}"
+    assert f"@10.0.0.3:{state.ports['postgres']}/" in told["SQLCLIMB_DB"]
 
 
 def test_no_secret_is_in_an_argv_or_in_the_supervisor_file(tmp_path: Path) -> None:

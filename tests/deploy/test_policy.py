@@ -17,20 +17,28 @@ from tests.deploy.manifests import Manifest, PodTemplate, of_kind, pod_templates
 OPERATED = {"kuberay": OPERATORS, "plain": ()}
 
 
+EVERYTHING = {
+    "database": {"bundled": {"backup": {"enabled": True}}},
+    "artifacts": {"backup": {"destination": "s3://bucket/copies"}, "retention": {"checkpointDays": 30}},
+    "ingress": {"enabled": True},
+    "ray": {"gcsFaultTolerance": {"enabled": True, "redisAddress": "redis:6379"}},
+}
+"""What no preset switches on."""
+
 FAST = {("8xh100", "kuberay"), ("cpu-trial", "plain")}
 """Between them they have every template but CloudNativePG's and the colocated engine's."""
 
 COMBINATIONS = [
-    pytest.param((preset, kind), id=f"{preset}-{kind}", marks=() if (preset, kind) in FAST else pytest.mark.slow)
+    pytest.param((preset, kind, {}), id=f"{preset}-{kind}", marks=() if (preset, kind) in FAST else pytest.mark.slow)
     for preset in PRESETS
     for kind in OPERATED
-]
+] + [pytest.param(("8xh100", "kuberay", EVERYTHING), id="everything")]
 
 
 @pytest.fixture(scope="module", params=COMBINATIONS)
 def manifests(request: pytest.FixtureRequest) -> list[Manifest]:
-    preset, kind = request.param
-    return render(preset, apis=OPERATED[kind])
+    preset, kind, values = request.param
+    return render(preset, apis=OPERATED[kind], values=values)
 
 
 def test_every_pod_meets_the_restricted_standard(manifests: list[Manifest]) -> None:
@@ -63,6 +71,19 @@ def test_every_container_has_requests_limits_and_probes(manifests: list[Manifest
                 assert {"readinessProbe", "livenessProbe"} <= set(container), where
                 if pod.component != "sandbox":  # it answers in a second or is given up
                     assert "startupProbe" in container, where
+
+
+def test_the_verifiers_account_is_held_to_sandbox_pods(manifests: list[Manifest]) -> None:
+    """A Role cannot select by label. A CEL engine tried the expressions on the driver's own Pod, not here."""
+    policies = of_kind(manifests, "ValidatingAdmissionPolicy")
+    sandboxes = [pod for pod in pod_templates(manifests) if pod.component == "sandbox"]
+    assert len(policies) == len(of_kind(manifests, "ValidatingAdmissionPolicyBinding")) == len(sandboxes)
+    for policy, pod in zip(policies, sandboxes, strict=True):
+        (condition,) = policy["spec"]["matchConditions"]
+        assert condition["expression"].endswith("'system:serviceaccount:team:climb-sqlclimb-verifier'")
+        labels, shape = (validation["expression"] for validation in policy["spec"]["validations"])
+        assert all(f"['{name}'] == '{value}'" in labels for name, value in pod.labels.items())
+        assert pod.spec["serviceAccountName"] in shape and pod.spec["containers"][0]["image"] in shape
 
 
 def test_only_what_calls_kubernetes_holds_its_token(manifests: list[Manifest]) -> None:
@@ -100,6 +121,12 @@ def references(pod: PodTemplate) -> Iterator[tuple[str, str]]:
         for variable in container.get("env", []):
             if reference := variable.get("valueFrom", {}).get("secretKeyRef"):
                 yield "Secret", reference["name"]
+
+
+def test_a_private_registry_is_asked_with_its_credentials_by_every_pod() -> None:
+    values = {"images": {"pullSecrets": ["registry"]}} | EVERYTHING
+    for pod in pod_templates(render("8xh100", values=values)):
+        assert pod.spec["imagePullSecrets"] == [{"name": "registry"}], pod.origin
 
 
 BROUGHT = {("Secret", "sqlclimb-s3"), ("Secret", "climb-sqlclimb-database-app")}

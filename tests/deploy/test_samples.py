@@ -1,5 +1,6 @@
 """deploy/k8s is what the chart renders, and valid."""
 
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -7,8 +8,8 @@ import yaml
 
 from deploy import samples
 from tests.deploy.checking import check
-from tests.deploy.helm import helm, parse
-from tests.deploy.manifests import pod_templates
+from tests.deploy.helm import helm, kubectl, parse
+from tests.deploy.manifests import Manifest, pod_templates
 
 FILES = sorted(path for path in samples.FOLDER.rglob("*.yaml"))
 
@@ -34,3 +35,26 @@ def test_a_job_by_hand_runs_like_the_trainers() -> None:
     assert job["spec"]["entrypoint"].endswith("--run-id example --attempt 1")
     assert {pod.component for pod in pod_templates([job])} == {"trainer-job"}
     assert yaml.safe_load((samples.FOLDER / "base/kustomization.yaml").read_text())["namespace"] == "climb"
+
+
+def test_an_overlay_changes_what_it_says_and_nothing_else() -> None:
+    def built(folder: str) -> dict[tuple[str, str], Manifest]:
+        argv = [kubectl(), "kustomize", samples.FOLDER / folder]
+        done = subprocess.run(argv, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return {(each["kind"], each["metadata"]["name"]): each for each in parse(done.stdout)}
+
+    base, overlay = built("base"), built("overlays/two-engines")
+    changed = {name for kind, name in base if overlay[kind, name] != base[kind, name]}
+    assert base.keys() == overlay.keys() and changed == {"climb-sqlclimb-engine", "climb-sqlclimb-rollout"}
+    engine = overlay["StatefulSet", "climb-sqlclimb-engine"]["spec"]
+    assert engine["replicas"] == 2 and "nodeSelector" in engine["template"]["spec"]
+    for manifest in overlay.values():
+        check(manifest, "1.33")
+
+
+def test_the_plain_manifests_migrate_the_database() -> None:
+    manifests = parse((samples.FOLDER / "base/sqlclimb.yaml").read_text())
+    (job,) = [each for each in manifests if each["kind"] == "Job"]
+    assert job["spec"]["template"]["spec"]["containers"][0]["args"] == ["python", "-m", "shared.database"]
+    assert "annotations" not in job["metadata"]

@@ -64,6 +64,10 @@ def test_everywhere(preset: str, kubernetes: str, version: str) -> None:
             "database.external.cidrs: name where the database answers",
         ),
         ({"artifacts": {"store": "s3"}}, "artifacts.s3.url: write s3://bucket/prefix"),
+        (
+            {"artifacts": {"store": "s3", "s3": {"url": "s3://b"}, "backup": {"destination": "s3://b/c"}}},
+            "artifacts.backup.destination: copies the shared claim",
+        ),
         ({"rollout": {"worker": {"minReplicas": 9}}}, "rollout.worker.minReplicas: may not be above"),
     ],
 )
@@ -79,7 +83,10 @@ def test_combinations_of_modes_are_valid() -> None:
     external = {"mode": "external", "external": {"existingSecret": "db", "cidrs": ["10.0.0.5/32"], "port": 6432}}
     bundled = {"mode": "bundled", "bundled": {"backup": {"enabled": True}}}
     databases = [external, bundled, {"mode": "cnpg", "cnpg": {"backupDestination": "s3://b/x"}}]
-    stores = [{"store": "pvc", "retention": {"checkpointDays": 30}}, {"store": "s3", "s3": {"url": "s3://b/p"}}]
+    stores = [
+        {"store": "pvc", "retention": {"checkpointDays": 30}, "backup": {"destination": "s3://b/c"}},
+        {"store": "s3", "s3": {"url": "s3://b/p"}},
+    ]
     for database, store, driver in itertools.product(databases, stores, ("pod", "local")):
         values = {
             "database": database,

@@ -16,6 +16,7 @@ from services.inference.adapters.checks import AdapterRefused, check_adapter, ch
 from services.inference.adapters.fetching import Fetcher
 from shared.artifacts import adapter_digest
 from shared.contracts.inference import AdapterKind, AdapterRequest
+from shared.egress import EgressRule
 
 Tensors = dict[str, npt.NDArray[Any]]
 
@@ -97,6 +98,7 @@ def test_tensor_that_names_no_module_is_named(tmp_path: Path, old: str, new: str
         ({"peft_type": "LOHA"}, "only LORA is served"),
         ({"r": 16}, "rank 16 is above the engine's limit of 8"),
         ({"rank_pattern": {"q_proj": 32}}, "rank 32 is above"),
+        ({"lora_alpha": 10**400}, "needs a rank and an alpha"),
         ({"r": 2}, "has rank 4, adapter_config.json says r=2"),
         ({"lora_alpha": None}, "needs a rank and an alpha"),
     ],
@@ -192,7 +194,7 @@ def test_base_modules_are_its_linear_layers_from_one_file_or_an_index(tmp_path: 
 
 async def test_fetch_verifies_the_digest_uses_new_folders_and_leaves_nothing_refused(tmp_path: Path) -> None:
     adapter, cache = write(tmp_path / "adapter", good_tensors()), tmp_path / "cache"
-    fetcher = Fetcher(cache, str(write_base(tmp_path / "base")), max_rank=8)
+    fetcher = Fetcher(cache, str(write_base(tmp_path / "base")), max_rank=8, egress=EgressRule((), "S"))
     request = AdapterRequest(uri=adapter.as_uri(), base="base", digest=adapter_digest(adapter))
     first, second = await fetcher.fetch("run-s1-00000000", request), await fetcher.fetch("run-s1-00000000", request)
     assert first.folder != second.folder

@@ -18,9 +18,11 @@ from safetensors.numpy import save_file
 from cli.stack.home import free_ports
 from services.inference.adapters.checks import AdapterRefused
 from services.inference.adapters.fetching import Fetcher
+from services.inference.adapters.public_web import public_client
 from shared import artifacts
-from shared.artifacts import ADAPTER_FILES, StoreUnavailable, adapter_digest
+from shared.artifacts import ADAPTER_FILES, StoreUnavailable, adapter_digest, fetch_adapter
 from shared.contracts.inference import AdapterRequest, Layout
+from shared.egress import PUBLIC, EgressRule
 
 NAME = "run-s1-00000000"
 
@@ -48,7 +50,9 @@ def fetcher(tmp_path: Path) -> Fetcher:
     base.mkdir()
     weight = np.ones((4, 6), np.float32)
     save_file({"model.language_model.layers.0.mlp.down_proj.weight": weight}, base / "model.safetensors")
-    return Fetcher(tmp_path / "cache", str(base), max_rank=8)
+    return Fetcher(
+        tmp_path / "cache", str(base), max_rank=8, egress=EgressRule((PUBLIC, "http://127.0.0.1"), "SETTING")
+    )
 
 
 async def reason(fetcher: Fetcher, uri: str) -> str:
@@ -131,6 +135,24 @@ async def test_ten_gigabytes_are_refused_unread(adapter: Path, fetcher: Fetcher)
     assert "has 10737418240 bytes: no adapter is that large" in await reason(fetcher, adapter.as_uri())
 
 
+@pytest.mark.parametrize(
+    ("config", "words"),
+    [
+        ("[" * 100_000, "cannot be read"),
+        (" " * 5_000_000, "adapter_config.json has over"),
+        ("\ud800", "cannot be read"),
+    ],
+    ids=["nested too deep", "megabytes of it", "no UTF-8"],
+)
+async def test_configuration_that_no_json_reader_takes_is_refused(
+    adapter: Path, fetcher: Fetcher, config: str, words: str
+) -> None:
+    (adapter / "adapter_config.json").write_text(config, errors="surrogatepass")
+    with pytest.raises(AdapterRefused, match=words):
+        await fetcher.fetch(NAME, AdapterRequest(uri=adapter.as_uri(), base="base", digest=adapter_digest(adapter)))
+    assert not found_below(fetcher.cache)
+
+
 @contextmanager
 def web(files: dict[str, bytes], endless: bool = False) -> Iterator[str]:
     """A web server of these files; endless ones never stop and never say how long they are."""
@@ -189,6 +211,14 @@ async def test_web_store_serves_an_adapter_and_its_outage_is_no_refusal(adapter:
     assert not found_below(fetcher.cache)
 
 
+async def test_web_store_whose_name_or_redirect_leads_inside_is_not_connected_to(adapter: Path, tmp_path: Path) -> None:
+    files = {name: (adapter / name).read_bytes() for name in ADAPTER_FILES}
+    # as if its name had been public when it was checked
+    with web(files) as uri, pytest.raises(StoreUnavailable, match="not public"):
+        fetch_adapter(uri, tmp_path / "fetched", get_client=public_client)
+    assert not (tmp_path / "fetched").exists()
+
+
 @pytest.mark.parametrize("name", ["a, b (c)", "100%20", "ü"])
 async def test_folder_of_any_name_is_found_by_its_address(
     adapter: Path, fetcher: Fetcher, tmp_path: Path, name: str
@@ -208,6 +238,10 @@ async def test_folder_of_any_name_is_found_by_its_address(
         ("simplecache::file:///etc", "an address begins with one of"),
         ("reference://x", "an address begins with one of"),
         ("ssh://root@host/x", "an address begins with one of"),
+        ("http://169.254.169.254/latest", "not https: only what SETTING lists"),
+        ("https://169.254.169.254/latest/a.zip", "not public"),
+        ("https://localhost:8200/v1/secret", "not public"),
+        ("https://[::1", "no address of a server"),
     ],
 )
 async def test_address_that_leads_nowhere_is_refused(fetcher: Fetcher, uri: str, words: str) -> None:

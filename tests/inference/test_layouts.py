@@ -201,6 +201,15 @@ def as_bfloat16(path: Path, tensors: Mapping[str, Matrix]) -> None:
             {"rank_pattern": {"(.*)*k_proj": 2}},
             "may take for ever",
         ),
+        *(
+            (
+                base(TEXT_STACKS[0], False),
+                {"model.layers.0.self_attn.k_proj": Linear(4, INPUTS)},
+                {"alpha_pattern": {pattern: 2}},
+                "may take for ever",
+            )
+            for pattern in (".*" * 20 + "z", ".?" * 40 + "z", "(.|.)" * 40 + "z")
+        ),
         (base(TEXT_STACKS[1], False), TOWER, {}, "leave the vision part out of target_modules"),
         (
             base(TEXT_STACKS[1], False),
@@ -215,6 +224,9 @@ def as_bfloat16(path: Path, tensors: Mapping[str, Matrix]) -> None:
         "parts too tall",
         "scales differ",
         "endless pattern",
+        "many repeats",
+        "many options",
+        "many groups",
         "vision tower",
         "two for one place",
     ],

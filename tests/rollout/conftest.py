@@ -48,7 +48,7 @@ class DirectSampler:
         token = read_token(settings.tokens_file, settings.token_name)
         self.inference = InferenceClient(settings.inference_url, token)
         self.verifier = VerifierClient(settings.verifier_url, token)
-        self._groups = GroupSampler(self.inference, self.verifier, settings.verify_patience_seconds)
+        self._groups = GroupSampler(self.inference, self.verifier, settings.verify_patience_seconds, settings.egress)
 
     def sample(self, request: GroupRequest) -> AsyncGenerator[Landed | Failed, None]:
         return self._groups.sample(request)
@@ -107,6 +107,7 @@ def start_coordinator(
             "group_retries": 2,
             "retry_wait_seconds": 0.01,
             "verify_patience_seconds": 5.0,
+            "endpoints_allowed": ["public", "http://127.0.0.1"],
         }
         settings = RolloutSettings.model_validate(fields | settings_changes)
 

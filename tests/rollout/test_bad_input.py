@@ -38,6 +38,11 @@ WRONG = [
     ({"split": "test"}, "split"),
 ]
 
+UNSTORABLE = [
+    {"endpoint": {"url": "http://127.0.0.1/v1", "model": "a\0b"}},
+    {"task_ids": ["a\0b"]},
+]
+
 
 async def test_a_value_that_cannot_be_is_named_and_nothing_is_started(coordinator: Coordinator) -> None:
     headers = {"authorization": f"Bearer {coordinator.token}"}
@@ -47,6 +52,20 @@ async def test_a_value_that_cannot_be_is_named_and_nothing_is_started(coordinato
             assert (answer.status_code, answer.headers["content-type"]) == (422, "application/problem+json")
             assert [error["field"] for error in answer.json()["errors"]] == [field]
             assert (await http.get("/v1/samplings/one")).status_code == 404
+
+
+async def test_what_no_database_can_hold_is_refused_and_not_a_crash(coordinator: Coordinator) -> None:
+    headers = {"authorization": f"Bearer {coordinator.token}"}
+    async with httpx.AsyncClient(base_url=coordinator.url, headers=headers) as http:
+        for changes in UNSTORABLE:
+            body = request().model_dump(mode="json", exclude={"policy", "endpoint"}) | changes
+            answer = await http.post("/v1/samplings", json=body)
+            assert (answer.status_code, answer.headers["content-type"]) == (422, "application/problem+json"), (
+                answer.text
+            )
+        assert (await http.get("/v1/samplings/a%00b")).status_code in (404, 422)
+        assert (await http.get("/v1/reports", params={"sampling": "a\0b"})).status_code in (404, 422)
+        assert (await http.get("/v1/samplings")).json()["samplings"] == []
 
 
 async def test_a_task_set_that_is_empty_is_refused_with_the_command_that_makes_tasks(

@@ -70,6 +70,7 @@ async def test_every_sample_lands_as_one_row_with_what_was_sent_and_answered(
         assert row.messages[-1].content == by_id[row.task_id].question
         assert sha256_hex(row.messages[0].content) == row.prompt_hash == done.prompt_hash
         assert (row.served_model, row.adapter_digest) == (BASE, "base")
+        assert row.split is by_id[row.task_id].split
         assert (row.prompt_token_ids, row.token_ids, row.logprobs) == ([7, 8, 9], [1, 2, 3], [-0.5] * 3)
         right = int(by_id[row.task_id].question.split()[-2])
         assert (row.status is Status.MATCH) == (row.sample_index < right)

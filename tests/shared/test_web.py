@@ -1,3 +1,4 @@
+import asyncio
 import contextlib
 import json
 from collections.abc import AsyncIterator
@@ -7,6 +8,7 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
+from shared import web
 from shared.auth import Scope, TokenFile, read_token, write_tokens
 from shared.contracts.base import Contract, Problem, Readiness
 from shared.errors import Conflict
@@ -53,6 +55,26 @@ async def test_health_is_alive_while_readiness_names_the_failed_check(client: ht
     found = Readiness.model_validate_json(answer.content)
     assert found.checks == {"database": "cannot connect"}
     assert found.versions == {"toy": "1"}
+
+
+async def test_readiness_names_what_gives_no_answer_and_does_not_wait_for_it(
+    tokens: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def lost() -> str:
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.Event().wait()
+        await asyncio.Event().wait()  # as psycopg: to be cancelled it asks the server that is away
+        return "ok"
+
+    async def here() -> str:
+        return "ok"
+
+    monkeypatch.setattr(web, "CHECK_SECONDS", 0.05)
+    app = create_app("toy", TokenFile(tokens), lifespan, {"peer": lost, "other": here}, dict)
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://toy") as client:
+        answer = await client.get("/readyz", timeout=5.0)
+    assert answer.status_code == 503
+    assert Readiness.model_validate_json(answer.content).checks == {"peer": "no answer within 0 s", "other": "ok"}
 
 
 async def test_a_missing_or_wrong_token_is_401_and_a_missing_scope_403(client: httpx.AsyncClient, tokens: Path) -> None:

@@ -5,56 +5,28 @@ and its probe agree with what the publisher claims. What the contracts promise i
 a step, older attempts get 409, publishing is idempotent.
 """
 
-import contextlib
 import math
-import statistics
 import tempfile
 import threading
-import time
-from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, get_origin
+from typing import Any
 
 import torch
-import uvicorn
-from fastapi import FastAPI
-from fastapi.responses import StreamingResponse
 
 from cli.stack.home import free_ports
 from shared.artifacts import adapter_digest, fetch_adapter
-from shared.auth import Scope, TokenFile
-from shared.contracts.inference import (
-    Adapter,
-    AdapterKind,
-    AdapterList,
-    AdapterRequest,
-    AdapterState,
-    Probe,
-    ProbeResult,
-)
-from shared.contracts.measuring import Band, Estimate, Report, ReportLine
-from shared.contracts.rollout import (
-    BatchEnd,
-    BatchGroup,
-    BatchRequest,
-    BatchSample,
-    Progress,
-    Sampling,
-    SamplingParameters,
-    SamplingRequest,
-    SamplingState,
-)
+from shared.contracts.inference import Adapter, AdapterKind, AdapterRequest, AdapterState, Probe, ProbeResult
+from shared.contracts.measuring import Report
+from shared.contracts.rollout import BatchGroup, BatchRequest, BatchSample, SamplingRequest
 from shared.contracts.verifier import FinishReason, Status
-from shared.errors import Conflict, NotFound, Unavailable
+from shared.errors import Conflict
 from shared.ids import parse_served_name
 from shared.statistics import pass_at_k
-from shared.web import create_app, needs
 from tests.models import token_logprobs
+from tests.trainer.peer_reports import interval, report_of
 from tests.trainer.sampling import draw, load_tokenizer, prompt_of
 
-BASE_NAME = "tiny"
 HOLDOUT_TASKS = 10
 BAND_TASKS = [f"t{number}" for number in range(10)]
 
@@ -200,7 +172,7 @@ class Peers:
             right = sum(ids[0] % 2 for ids, _ in replies)
             rates.append((len(replies), right))
         single, best = ([pass_at_k(n, c, k) for n, c in rates] for k in (1, request.parameters.k))
-        return report(request, digest, interval(single), interval(best))
+        return report_of(request, digest, interval(single), interval(best))
 
     def measure(self, request: SamplingRequest) -> None:
         """Evaluate in the background, as the rollout service does."""
@@ -269,163 +241,3 @@ def lost_group(request: BatchRequest, task_id: str) -> BatchGroup:
     }
     samples = [BatchSample(sample_index=index, **lost) for index in range(request.k)]
     return BatchGroup(task_id=task_id, prompt_ids=[], samples=samples)
-
-
-def interval(values: list[float]) -> Estimate:
-    """A mean with its 95 % interval by the normal approximation."""
-    mean = statistics.fmean(values)
-    reach = 1.96 * statistics.stdev(values) / math.sqrt(len(values))
-    return Estimate(value=mean, low=mean - reach, high=mean + reach)
-
-
-def report(request: SamplingRequest, digest: str, pass_at_1: Estimate, pass_at_k: Estimate) -> Report:
-    """A report that holds these two figures; all others are 0."""
-    nothing = Estimate(value=0, low=0, high=0)
-    zeros = {
-        name: nothing if info.annotation is Estimate else {} if get_origin(info.annotation) is dict else 0
-        for name, info in ReportLine.model_fields.items()
-        if info.is_required()
-    }
-    measured = {
-        "slice": "all",
-        "pass_at_1": pass_at_1,
-        "pass_at_k": pass_at_k,
-        "headroom": pass_at_k.value - pass_at_1.value,
-    }
-    return Report(
-        sampling_id=request.sampling_id,
-        policy=request.policy,
-        adapter_digest=digest,
-        k=request.parameters.k,
-        profile=request.profile,
-        temperature=request.parameters.temperature,
-        state=SamplingState.DONE,
-        lines=[ReportLine(**zeros | measured)],
-    )
-
-
-def sampling(request: SamplingRequest, *, done: bool) -> Sampling:
-    """A sampling, running or done."""
-    progress = Progress(
-        wanted=1, landed=1, rerolled=0, lost={}, rows_per_second=0, tokens_per_second=0, eta_seconds=None
-    )
-    return Sampling(
-        sampling_id=request.sampling_id,
-        request=request,
-        state=SamplingState.DONE if done else SamplingState.RUNNING,
-        progress=progress,
-        policy_name=request.policy,
-        adapter_digest="",
-        task_set_digest="",
-        prompt_hash="",
-        created_at=datetime.now(UTC),
-    )
-
-
-@contextlib.asynccontextmanager
-async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
-    yield
-
-
-def _app(peers: Peers, tokens: Path) -> FastAPI:
-    app = create_app("peers", TokenFile(tokens), _lifespan, {}, dict)
-    app.router.dependencies.append(needs(Scope.TRAIN))
-
-    @app.get("/v1/bands/{band_id}")
-    def band(band_id: str) -> Band:
-        if band_id not in ("band", "empty", "elsewhere"):
-            raise NotFound(f"no band {band_id}")
-        return Band(
-            band_id=band_id,
-            sampling_id="base-train",
-            domain="other" if band_id == "elsewhere" else "shop",
-            policy="base",
-            adapter_digest="base",
-            low=0.1,
-            high=0.9,
-            task_ids=[] if band_id == "empty" else BAND_TASKS,
-            considered=20,
-            below=5,
-            above=5,
-        )
-
-    @app.post("/v1/batches")
-    def batches(request: BatchRequest) -> StreamingResponse:
-        if request.attempt < peers.attempts.get(request.run_id, 0):
-            raise Conflict(f"attempt {request.attempt} is over")
-        peers.attempts[request.run_id] = request.attempt
-        peers.requests.append(request)
-        if peers.script.unavailable:
-            peers.script.unavailable -= 1
-            raise Unavailable("restarting")
-        groups = peers.sample(request)
-        if peers.script.hold_batch == request.step:
-            peers.wait()
-
-        async def lines() -> AsyncIterator[str]:
-            for group in reversed(groups):  # any order is allowed
-                yield group.model_dump_json() + "\n"
-                if peers.script.cut:
-                    peers.script.cut -= 1
-                    return
-            lost = sum(not sample.completion_ids for group in groups for sample in group.samples)
-            end = BatchEnd(
-                groups=len(groups),
-                sample_seconds=0.01,
-                verify_seconds=0.01,
-                replayed_rows=0,
-                lost={peers.script.lose_reason: lost} if lost else {},
-            )
-            yield end.model_dump_json() + "\n"
-
-        return StreamingResponse(lines(), media_type="application/x-ndjson")
-
-    @app.post("/v1/samplings")
-    def measure(request: SamplingRequest) -> Sampling:
-        peers.evaluations[request.sampling_id] = request
-        threading.Thread(target=peers.measure, args=(request,), daemon=True).start()
-        return sampling(request, done=False)
-
-    @app.get("/v1/samplings/{sampling_id}")
-    def one_sampling(sampling_id: str) -> Sampling:
-        return sampling(peers.evaluations[sampling_id], done=sampling_id in peers.reports)
-
-    @app.get("/v1/reports")
-    def get_report(sampling: str) -> Report:
-        if sampling == "base-train":  # the band's
-            parameters = SamplingParameters(k=4, temperature=1.0, top_p=1.0)
-            asked = SamplingRequest(sampling_id=sampling, domain="shop", parameters=parameters, task_ids=BAND_TASKS)
-            return peers.evaluate(asked)
-        return peers.reports[sampling]
-
-    @app.get("/v1/adapters")
-    def adapters() -> AdapterList:
-        return AdapterList(
-            base=BASE_NAME, model=str(peers.model), max_lora_rank=16, adapters=list(peers.adapters.values())
-        )
-
-    @app.put("/v1/adapters/{name}")
-    def publish(name: str, request: AdapterRequest) -> Adapter:
-        return peers.publish(name, request)
-
-    return app
-
-
-@contextlib.contextmanager
-def serving(model: Path, tokens: Path) -> Iterator[Peers]:
-    """Peers on a free port, in a thread."""
-    peers = Peers(model)
-    port = int(peers.url.rpartition(":")[2])
-    server = uvicorn.Server(uvicorn.Config(_app(peers, tokens), host="127.0.0.1", port=port, log_level="warning"))
-    thread = threading.Thread(target=server.run, daemon=True)
-    thread.start()
-    deadline = time.monotonic() + 10
-    while not server.started:
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    try:
-        yield peers
-    finally:
-        peers.release.set()
-        server.should_exit = True
-        thread.join(timeout=10)

@@ -24,7 +24,8 @@ from shared.contracts.trainer import EventKind, Run, RunConfig, RunState, Step
 from shared.database import open_pool
 from shared.ids import parse_served_name
 from tests.models import make_model
-from tests.trainer.peers import Peers, serving
+from tests.trainer.peer_app import serving
+from tests.trainer.peers import Peers
 from tests.trainer.test_learner import run_config
 
 RUN = "night"
@@ -317,8 +318,9 @@ def test_a_kernel_that_is_missing_is_told_before_the_model_is_loaded(bench: Benc
 
 
 @pytest.mark.slow
-def test_two_workers_of_a_job_train_serve_and_log_as_one(bench: Bench) -> None:
-    bench.begin(workers=2, run_ahead=1)
+@pytest.mark.parametrize("data_parallel", ["ddp", "fsdp2"])
+def test_two_workers_of_a_job_train_serve_and_log_as_one(bench: Bench, data_parallel: str) -> None:
+    bench.begin(workers=2, run_ahead=1, data_parallel=data_parallel)
     settings_file = bench.settings.checkpoints / "job.json"
     bench.settings.write(settings_file)
     command = [sys.executable, "-m", "services.trainer.job", "--run-id", RUN, "--attempt", "1"]

@@ -16,7 +16,8 @@ from services.trainer.job.schedule import Place
 from services.trainer.settings import JobSettings
 from shared.contracts.trainer import EventKind, GuardAction, GuardName
 from tests.models import make_model
-from tests.trainer.peers import BAND_TASKS, Peers, serving
+from tests.trainer.peer_app import serving
+from tests.trainer.peers import BAND_TASKS, Peers
 from tests.trainer.test_learner import PROMPTS, K, run_config
 
 Made = Callable[..., Drawer]

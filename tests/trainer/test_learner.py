@@ -116,24 +116,27 @@ def test_the_same_seed_trains_the_same_adapter(model: Path, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("rows", "max_tokens", "unit", "expected"),
+    ("rows", "max_tokens", "unit", "at_most", "expected"),
     [
-        (128, 128, 1, 32),
-        (512, 4096, 1, 1),
-        (512, 1024, 1, 4),
-        (12, 512, 1, 6),
-        (7, 600, 1, 1),
-        (128, 128, 8, 32),
-        (512, 4096, 16, 16),
-        (48, 100, 8, 24),
+        (128, 128, 1, None, 32),
+        (512, 4096, 1, None, 1),
+        (512, 1024, 1, None, 4),
+        (12, 512, 1, None, 6),
+        (7, 600, 1, None, 1),
+        (128, 128, 8, None, 32),
+        (512, 4096, 16, None, 16),
+        (48, 100, 8, None, 24),
+        (512, 128, 1, 1, 1),
+        (12, 128, 1, 5, 4),
+        (128, 128, 8, 1, 8),
     ],
 )
 def test_a_micro_batch_is_a_whole_share_of_the_batch_within_its_bound_and_parts_no_group(
-    rows: int, max_tokens: int, unit: int, expected: int
+    rows: int, max_tokens: int, unit: int, at_most: int | None, expected: int
 ) -> None:
-    from services.trainer.learning.settings import micro_batch_rows
+    from services.trainer.learning.sizes import micro_batch_rows
 
-    assert micro_batch_rows(rows, max_tokens, unit) == expected
+    assert micro_batch_rows(rows, max_tokens, unit, at_most) == expected
 
 
 def test_memory_for_the_backward_pass_is_measured_on_the_model_itself(tmp_path: Path) -> None:

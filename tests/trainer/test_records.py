@@ -9,7 +9,7 @@ import pytest
 from services.trainer.failures import Fenced, RunFailed
 from services.trainer.job.records import RunRecords
 from services.trainer.repository import RunRepository
-from shared.contracts.trainer import RunState, Step, StepSeconds
+from shared.contracts.trainer import CodeVersion, RunState, Step, StepSeconds
 from shared.database import open_pool
 from tests.trainer.test_learner import run_config
 
@@ -72,6 +72,19 @@ async def test_an_older_attempt_writes_nothing(attempts: tuple[RunRecords, RunRe
     assert [(found.step, found.attempt, found.reward) for found in steps] == [(1, 1, 0.5), (2, 2, 0.5)]
     assert (stored.run.steps_done, stored.run.last_policy) == (2, "night@2")
     assert stored.run.last_adapter == "night-s2-01234567"
+
+
+async def test_each_attempt_keeps_what_it_ran(attempts: tuple[RunRecords, RunRecords], control_db: str) -> None:
+    _, new = attempts
+    code = CodeVersion(version="0.1.0", commit="a" * 40, dirty=True, image="registry/trainer:0.1.0")
+    new.begin({"trl": "1.16.0"}, CodeVersion(version="0.0.9"))
+    new.begin({"trl": "1.17.0"}, code)  # its job came up once more
+    async with open_pool(control_db) as pool:
+        stored = await RunRepository(pool).find("night")
+    assert stored is not None
+    first, second = stored.run.attempts
+    assert (first.attempt, first.versions, first.code.commit) == (1, {"trl": "1.16.0"}, None)
+    assert (second.attempt, second.versions, second.code) == (2, {"trl": "1.17.0"}, code)
 
 
 async def test_a_step_logged_again_replaces_itself(attempts: tuple[RunRecords, RunRecords], control_db: str) -> None:

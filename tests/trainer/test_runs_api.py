@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import importlib.util
 from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,6 +19,9 @@ from services.trainer.launching.launcher import JobState, LauncherUnavailable
 from services.trainer.planning import Planner
 from services.trainer.repository import RunRepository
 from services.trainer.service import RunService
+from services.trainer.settings import JobSettings
+from services.trainer.supervised.golds import GoldReader
+from services.trainer.supervised.intake import Intake
 from shared import web
 from shared.auth import TokenFile, read_token
 from shared.clients.inference import InferenceClient
@@ -26,7 +30,8 @@ from shared.contracts.rollout import SamplingRequest
 from shared.contracts.trainer import CurvePoint, EventKind, GuardAction, GuardName, RunEvent, RunState
 from shared.database import open_pool
 from tests.models import make_model
-from tests.trainer.peers import Peers, serving
+from tests.trainer.peer_app import serving
+from tests.trainer.peers import Peers
 from tests.trainer.test_learner import run_config
 from tests.trainer.test_records import step
 
@@ -115,7 +120,8 @@ async def api(
         app.include_router(plan_router)
         app.state.planner = Planner(rollout)
         repository = RunRepository(pool)
-        admission = Admission(rollout, inference, (tmp_path / "artifacts").as_uri())
+        intake = Intake(rollout, GoldReader(JobSettings.model_construct(), tokens))
+        admission = Admission(rollout, inference, (tmp_path / "artifacts").as_uri(), intake)
         app.state.runs = RunService(repository, launcher, admission.check, Curves(repository, rollout))
         watch = asyncio.create_task(app.state.runs.watch())
         transport = httpx.ASGITransport(app)
@@ -141,6 +147,34 @@ async def test_another_config_under_the_same_id_is_a_conflict_that_names_the_fie
     await api.start()
     answer = await api.start(learning_rate=2e-3)
     assert answer.status_code == 409 and "learning_rate: 0.001 there, 0.002 here" in answer.json()["detail"]
+
+
+async def test_workers_and_trackers_may_change_when_a_run_is_resumed(api: Api) -> None:
+    await api.start(workers=2, data_parallel="fsdp2")
+    api.launcher.jobs["night", 1] = JobState.FAILED
+    await api.state_after(RunState.FAILED)
+    resumed = (await api.start(workers=1, report_to=["tensorboard"])).json()
+    assert (resumed["attempt"], resumed["config"]["workers"]) == (2, 1)
+    assert resumed["config"]["report_to"] == ["tensorboard"]
+    other = (await api.start(workers=2, k=8)).json()["detail"]
+    assert "k: 4 there, 8 here" in other and "workers" not in other
+
+
+async def test_shared_prompts_under_fsdp2_are_refused(api: Api) -> None:
+    answer = await api.start(workers=2, data_parallel="fsdp2", shared_prompt="on")
+    assert answer.status_code == 422 and answer.json()["errors"][0]["field"] == "config.shared_prompt"
+    assert "on is not possible with `data_parallel` fsdp2" in answer.json()["detail"] and api.launcher.jobs == {}
+
+
+async def test_a_tracker_that_is_not_installed_is_refused_before_any_compute(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "wandb" else real(name))
+    answer = await api.start(report_to=["tensorboard", "wandb"])
+    assert answer.status_code == 422 and answer.json()["errors"][0]["field"] == "config.report_to"
+    assert "wandb is not installed where the trainer runs. Install it in the" in answer.json()["detail"]
+    assert api.launcher.jobs == {} and (await api.http.get("/v1/runs/night")).status_code == 404
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """What the API hands to its jobs."""
 
+import json
 import stat
 from pathlib import Path
 
@@ -41,9 +42,9 @@ def test_without_a_file_they_come_from_the_environment(
     settings: TrainerSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job = settings.for_job()
-    for name in JobSettings.model_fields:
-        value = getattr(job, name)
-        monkeypatch.setenv(f"SQLCLIMB_{name.upper()}", DSN if name == "db" else str(value))
+    for name, value in job.model_dump(mode="json", exclude_none=True).items():
+        text = DSN if name == "db" else value if isinstance(value, str) else json.dumps(value)
+        monkeypatch.setenv(f"SQLCLIMB_{name.upper()}", text)
     assert JobSettings.read(None) == job
 
 

@@ -1,16 +1,20 @@
 """Adapters as one zip or tar. Of one that comes, two named files are taken out, and nothing else is ever written."""
 
+import gzip
+import io
 import tarfile
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import IO
+from typing import IO, BinaryIO
 
-from shared.artifacts import ADAPTER_FILES, COPY_BYTES, MAXIMUM_ADAPTER_BYTES, ArtifactError
+from shared.artifacts import ADAPTER_FILES, COPY_BYTES, MAXIMUM_ADAPTER_BYTES, ArtifactError, StoreUnavailable
 
 SUFFIXES = (".zip", ".tar", ".tar.gz", ".tgz")
+
+ZIP_MAGIC, GZIP_MAGIC = b"PK\x03\x04", b"\x1f\x8b"
 
 MAXIMUM_MEMBERS = 1000
 """An adapter's folder holds a dozen files."""
@@ -30,10 +34,45 @@ def is_archive(uri: str) -> bool:
     return uri.lower().endswith(SUFFIXES)
 
 
+class Bounded(io.RawIOBase):
+    """A file that gives up on an archive whose headers ask for more than an adapter's can.
+
+    `zipfile` and `tarfile` read a directory, a long name or a pax header of any size in one piece, and skip members by
+    unpacking them: a few compressed megabytes would take all memory, or hours.
+    """
+
+    def __init__(self, file: BinaryIO | gzip.GzipFile) -> None:
+        self._file = file
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._file.tell()
+
+    def read(self, size: int = -1) -> bytes:
+        """Raises ArtifactError for more than `COPY_BYTES` at once."""
+        if size <= COPY_BYTES:
+            found = self._file.read(size if size >= 0 else COPY_BYTES + 1)
+            if len(found) <= COPY_BYTES:
+                return found
+        raise ArtifactError(f"a header of the archive has over {COPY_BYTES} bytes: no adapter's has")
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Raises ArtifactError for a place that no adapter's archive has."""
+        if whence == io.SEEK_SET and offset > MAXIMUM_ADAPTER_BYTES:
+            raise ArtifactError(f"the archive has over {MAXIMUM_ADAPTER_BYTES} bytes: no adapter is so large")
+        return self._file.seek(offset, whence)
+
+
 def unpack(archive: Path, folder: Path) -> None:
     """Write the adapter's two files of an archive into `folder`, wherever in it they lie.
 
-    Raises ArtifactError: for an archive that is broken, holds a link or a name that leads out of it, or too much.
+    Raises ArtifactError for an archive that is broken, holds a link or a name that leads out of it, or too much, and
+    StoreUnavailable when this machine's disk fails.
     """
     folder.mkdir(parents=True)
     try:
@@ -48,7 +87,11 @@ def unpack(archive: Path, folder: Path) -> None:
                             raise ArtifactError(
                                 f"its files have over {MAXIMUM_ADAPTER_BYTES} bytes: no adapter is so large"
                             )
-    except (tarfile.TarError, zipfile.BadZipFile, EOFError, OSError, NotImplementedError, RuntimeError) as error:
+    except ArtifactError:
+        raise
+    except Exception as error:  # what these parsers raise on bytes made to break them is no closed set
+        if isinstance(error, OSError) and error.errno is not None:
+            raise StoreUnavailable(f"the archive could not be unpacked here: {error}") from error
         raise ArtifactError(f"the archive cannot be read: {error}") from error
 
 
@@ -94,15 +137,21 @@ class _Reader:
 
 @contextmanager
 def _open(archive: Path) -> Iterator[tuple[list[Member], _Reader]]:
-    if archive.name.lower().endswith(".zip"):
-        with zipfile.ZipFile(archive) as zipped:
-            entries = zipped.infolist()[: MAXIMUM_MEMBERS + 1]
-            yield (
-                _counted([Member(e.filename, not e.is_dir() and not _is_link(e), e.is_dir()) for e in entries]),
-                _Reader(zipped),
-            )
-    else:
-        with tarfile.open(archive) as tarred:
+    with archive.open("rb") as file:
+        if archive.name.lower().endswith(".zip"):
+            with zipfile.ZipFile(Bounded(file)) as zipped:
+                entries = zipped.infolist()[: MAXIMUM_MEMBERS + 1]
+                yield (
+                    _counted([Member(e.filename, not e.is_dir() and not _is_link(e), e.is_dir()) for e in entries]),
+                    _Reader(zipped),
+                )
+            return
+        packed = file.read(len(GZIP_MAGIC)) == GZIP_MAGIC
+        file.seek(0)
+        with (
+            gzip.GzipFile(fileobj=file) if packed else file as plain,
+            tarfile.open(fileobj=Bounded(plain), mode="r:") as tarred,
+        ):
             members = []
             for entry in tarred:
                 members.append(Member(entry.name, entry.isfile(), entry.isdir()))

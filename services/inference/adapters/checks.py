@@ -1,7 +1,6 @@
 """What is wrong with an adapter, found in its files before vLLM sees it. vLLM accepts most of these and serves base."""
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,6 +42,10 @@ UNSUPPORTED: dict[str, str] = {
 
 PLAIN_INITIALISERS = ("gaussian", "eva", "orthogonal")
 """Initialisers by name that leave the base's weights alone."""
+
+
+LARGEST_ALPHA = 1e9
+"""Beyond any that was trained with, and far from overflow."""
 
 
 class AdapterRefused(Exception):
@@ -88,8 +91,8 @@ def _read(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     try:
         config = json.loads((folder / "adapter_config.json").read_text())
         tensors = read_header(folder / WEIGHTS)
-    except (ArtifactError, OSError, ValueError) as error:
-        raise AdapterRefused(str(error)) from error
+    except (ArtifactError, OSError, ValueError, RecursionError) as error:
+        raise AdapterRefused(f"adapter_config.json or {WEIGHTS} cannot be read: {error}") from error
     if not isinstance(config, dict):
         raise AdapterRefused("adapter_config.json is no JSON object")
     return config, tensors
@@ -125,7 +128,7 @@ def _is_rank(value: object) -> TypeGuard[int]:
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= LARGEST_ALPHA
 
 
 def _hint(unplaced: Sequence[str], modules: Mapping[str, Linear], layers: Mapping[str, Linear]) -> str:

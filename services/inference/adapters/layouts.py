@@ -25,7 +25,12 @@ FUSED: dict[str, tuple[str, ...]] = {
 }
 """Fused projection to its parts, in the order of their rows (Phi-3's checkpoints and vLLM's modules agree)."""
 
+MAXIMUM_REPEATS = 3
+MAXIMUM_GROUPS = 4
+"""In a pattern of a configuration: what matching may try grows with the power of either. PEFT's have one or two."""
+
 _REPEATED_GROUP = re.compile(r"\)[*+{]")
+_REPEAT = re.compile(r"(?<!\\)(?:[*+{]|(?<!\()\?)")
 _FUSED_OF = {part: fused for fused, parts in FUSED.items() for part in parts}
 _LORA_TENSOR = re.compile(r"^(?:base_model\.model\.)?(?P<module>.+)\.lora_(?P<side>[AB])(?:\.default)?\.weight$")
 
@@ -211,14 +216,22 @@ def scale_of(module: str, config: Mapping[str, Any]) -> Scale:
 def _matching(patterns: Mapping[str, float] | None, module: str, default: float) -> float:
     """PEFT's rule, and vLLM's: the first pattern that ends the name at a dot."""
     for pattern, value in (patterns or {}).items():
-        if _REPEATED_GROUP.search(pattern):
-            raise Unplaceable(f"adapter_config.json: {pattern!r} repeats a group, which may take for ever to match")
+        if _takes_for_ever(pattern):
+            raise Unplaceable(
+                f"adapter_config.json: {pattern[:80]!r} repeats a group, or too much, and may take for ever to match"
+            )
         try:
             if re.match(rf"(.*\.)?({pattern})$", module):
                 return value
-        except re.error as error:
-            raise Unplaceable(f"adapter_config.json: {pattern!r} is no regular expression ({error})") from error
+        except (re.error, RecursionError, OverflowError) as error:
+            raise Unplaceable(f"adapter_config.json: {pattern[:80]!r} is no regular expression ({error})") from error
     return default
+
+
+def _takes_for_ever(pattern: str) -> bool:
+    """Python's matcher backtracks, and holds the interpreter while it does."""
+    repeats, groups = len(_REPEAT.findall(pattern)), pattern.count("(")
+    return bool(_REPEATED_GROUP.search(pattern)) or repeats > MAXIMUM_REPEATS or groups > MAXIMUM_GROUPS
 
 
 def placement_scale(placement: Placement, config: Mapping[str, Any]) -> Scale:

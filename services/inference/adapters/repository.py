@@ -8,7 +8,7 @@ from psycopg.types.json import Jsonb
 from services.inference.adapters.fetching import Files
 from shared.contracts.inference import Adapter, AdapterRequest, AdapterState, Probe, ProbeResult
 from shared.database import Pool
-from shared.ids import ServedName
+from shared.ids import ServedName, parse_served_name
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,11 @@ class Repository:
         self._pool = pool
 
     async def find(self, name: str) -> Record | None:
-        """One row, removed ones too."""
+        """One row, removed ones too. A name that no adapter can have does not reach the database."""
+        try:
+            parse_served_name(name)
+        except ValueError:
+            return None
         async with self._pool.connection() as connection:
             cursor = await connection.execute("SELECT * FROM inference.adapters WHERE name = %s", [name])
             row = await cursor.fetchone()

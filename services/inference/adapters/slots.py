@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from services.inference.adapters.repository import Record
 
 QUIET_SECONDS = 5.0
-"""An adapter idle for so long yields its slot though another was asked for longer ago, whose requests still run."""
+"""What was asked since is in use. Which of two in use was asked first is chance: the one that came first yields."""
 
 LOOK_SECONDS = 1.0
 """Between two looks for one that is quiet, when no request ends."""
@@ -27,6 +27,7 @@ class Slot:
     """When its newest request began. Not when one ended: a version out of use ends its last ones late."""
     idle_since: float = field(default_factory=time.monotonic)
     """When a request last ended."""
+    came: float = field(default_factory=time.monotonic)
     kept: bool = False
     """Pinned, or named by an alias: never closed for another's sake."""
 
@@ -82,8 +83,7 @@ class Slots:
     async def close_least_recent(self, seconds: float) -> Slot | None:
         """Close the adapter that was asked longest ago, kept ones never; it has no request in flight.
 
-        Waits for its requests, during which it still serves: one that is asked again is not the one to yield. None
-        after `seconds`, at once when all are kept.
+        Waits for its requests, during which it still serves. None after `seconds`, at once when all are kept.
         """
         deadline = time.monotonic() + seconds
         while True:
@@ -98,6 +98,10 @@ class Slots:
             if now >= deadline:
                 return None
             await self._release_before(min(deadline, now + LOOK_SECONDS))
+
+    def reopen(self, slot: Slot) -> None:
+        """It was closed for nothing, and serves again."""
+        slot.closing = False
 
     async def drain(self, slot: Slot, seconds: float) -> bool:
         """Turn new requests away and wait for those in flight; on False, after `seconds`, it serves again."""
@@ -121,9 +125,11 @@ class Slots:
 
 def _yielding(slots: Sequence[Slot], now: float, at_last: bool) -> Slot | None:
     """Which of them may close now. `at_last`: any that is idle."""
-    by_age = sorted(slots, key=lambda slot: slot.last_asked)
-    for slot in by_age:
-        quiet = slot is by_age[0] or now - max(slot.last_asked, slot.idle_since) >= QUIET_SECONDS
-        if slot.in_flight == 0 and (quiet or at_last):
-            return slot
-    return None
+
+    def order(slot: Slot) -> tuple[bool, float]:
+        in_use = now - slot.last_asked < QUIET_SECONDS
+        return in_use, slot.came if in_use else slot.last_asked
+
+    first, *others = sorted(slots, key=order)
+    quiet = (slot for slot in others if at_last or now - max(slot.last_asked, slot.idle_since) >= QUIET_SECONDS)
+    return next((slot for slot in (first, *quiet) if slot.in_flight == 0), None)

@@ -6,10 +6,11 @@ import secrets
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from shared.artifacts import MAXIMUM_ADAPTER_BYTES, store_file
-from shared.errors import Invalid, TooLarge, Unavailable
+from starlette.requests import ClientDisconnect
 
-ZIP_MAGIC, GZIP_MAGIC = b"PK\x03\x04", b"\x1f\x8b"
+from services.inference.adapters.archives import GZIP_MAGIC, ZIP_MAGIC
+from shared.artifacts import MAXIMUM_ADAPTER_BYTES, store_file
+from shared.errors import Invalid, ServiceError, TooLarge, Unavailable
 
 
 class Uploads:
@@ -27,6 +28,14 @@ class Uploads:
         path = self._scratch / f"upload-{secrets.token_hex(4)}"
         try:
             return await self._receive(parts, path, self._store)
+        except ServiceError:
+            raise
+        except ClientDisconnect as error:
+            raise Invalid("the body ended before its end. Nothing was kept") from error
+        except Exception as error:  # each store has errors of its own
+            raise Unavailable(
+                f"the upload could not be kept ({type(error).__name__}: {error}); send it again"
+            ) from error
         finally:
             await asyncio.to_thread(path.unlink, missing_ok=True)
 

@@ -58,6 +58,9 @@ REASONS: dict[type[ServiceError], str] = {
     Busy: "saturated",
     Unavailable: "unavailable",
 }
+OTHER_REASON = "other"
+for _reason in (*REASONS.values(), OTHER_REASON):  # from 0 on: a rate misses the event that makes its series
+    metrics.REFUSALS.labels(_reason)
 
 _COMPLETION_TOKENS = re.compile(rb'"completion_tokens":\s*(\d+)')
 """In `usage`. Inside a reply's text the quotes would be escaped."""
@@ -114,7 +117,7 @@ async def forward(request: Request, service: AdapterService) -> Response:
             body, asked = renamed(body, target.model), replace(asked, model=target.model)
         return await _serve(request, body, asked, target, service)
     except ServiceError as error:
-        metrics.REFUSALS.labels(REASONS.get(type(error), "other")).inc()
+        metrics.REFUSALS.labels(REASONS.get(type(error), OTHER_REASON)).inc()
         raise
 
 

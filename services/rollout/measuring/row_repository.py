@@ -16,7 +16,7 @@ ROWS_PER_FETCH = 200
 _ROW = """
 SELECT r.row_id, r.sampling_id, r.task_id, sample_index, question, reply, prompt_token_ids, token_ids,
     logprobs, finish_reason, sample_ms, verify_ms, status, reward, sql, reason, served_model, adapter_digest, landed_at,
-    sqlstate, reported_tokens
+    sqlstate, split, reported_tokens
 FROM rollout.rows r JOIN rollout.groups g USING (sampling_id, task_id)
 """
 

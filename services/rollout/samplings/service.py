@@ -70,6 +70,8 @@ class SamplingService:
         return await self.get(request.sampling_id)
 
     async def _create(self, request: SamplingRequest) -> None:
+        if request.endpoint is not None:
+            await self._grounds.check_endpoint(request.endpoint)
         bundle = self._grounds.bundle(request.domain)
         policy = await policy_of(request, self._grounds.inference)
         tasks = choose(await self._grounds.tasks.all(request.domain), request)

@@ -15,6 +15,7 @@ from shared.clients.inference import InferenceClient
 from shared.clients.verifier import VerifierClient
 from shared.contracts.rollout import ModelEndpoint
 from shared.contracts.verifier import SandboxRequest, Status, Verdict, VerifyItem, VerifyRequest
+from shared.egress import EgressRule
 
 UNSCORABLE_RETRIES = 2
 """An unscorable verdict is asked again this often: a sandbox that died is back by then; a broken gold stays broken."""
@@ -25,12 +26,14 @@ RETRY_WAIT_SECONDS = 1.0
 class GroupSampler:
     """Samples and verifies groups, many at once."""
 
-    def __init__(self, inference: InferenceClient, verifier: VerifierClient, patience_seconds: float) -> None:
+    def __init__(
+        self, inference: InferenceClient, verifier: VerifierClient, patience_seconds: float, egress: EgressRule
+    ) -> None:
         self._inference = inference
         self._verifier = verifier
         self._patience_seconds = patience_seconds
         """How long replies wait for a verifier that is away."""
-        self._endpoints = EndpointModels()
+        self._endpoints = EndpointModels(egress)
         self._cuts: WeakValueDictionary[str, asyncio.Event] = WeakValueDictionary()
         """By sampling; an event lives as long as a group that waits for it."""
 

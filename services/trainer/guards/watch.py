@@ -15,7 +15,17 @@ from services.trainer.planning import cut_on_another
 from shared.contracts.measuring import Band
 from shared.contracts.rollout import Purpose, SamplingParameters, SamplingRequest
 from shared.contracts.tasks import Split
-from shared.contracts.trainer import CurvePoint, EventKind, GuardAction, GuardName, RunConfig, RunEvent, Step
+from shared.contracts.trainer import (
+    SUPERVISED_GUARDS,
+    CurvePoint,
+    EventKind,
+    GuardAction,
+    GuardName,
+    Method,
+    RunConfig,
+    RunEvent,
+    Step,
+)
 
 log = logging.getLogger(__name__)
 
@@ -30,26 +40,33 @@ class Watch:
         self._config = config
         self._records = records
         self._remote = remote
+        idle = frozenset(GuardName) - SUPERVISED_GUARDS if config.method is Method.SFT else frozenset()
+        self._actions = dict.fromkeys(idle, GuardAction.OFF) | config.guards
         self._steps: list[Step] = records.steps()
         self._told = {event.guard for event in records.events() if event.action is GuardAction.WARN}
         self._trained: deque[str] = deque(maxlen=SERVED_TASKS)
         self.stopped = ""
         """Why a guard ends the run; empty when none does."""
+        self.firing: dict[GuardName, float] = {}
+        """The metric of each guard that fired at the last judgement."""
 
     def tell(self, kind: EventKind, message: str) -> None:
         """Record an event. Raises Fenced."""
         log.info("%s: %s", kind, message)
         self._records.add_event(self._event(kind, message))
 
-    def begin(self, band: Band, done: int) -> bool:
-        """The attempt starts after `done` steps: judge what can be judged before any. Returns whether to stop."""
+    def begin(self, done: int, band: Band | None) -> bool:
+        """The attempt starts after `done` steps: judge what can be judged before any. Returns whether to stop.
+
+        `band` is None for a run that draws no samples.
+        """
         self.tell(EventKind.STARTED, f"attempt {self._records.attempt} goes on after step {done}")
         if done:
             return False
-        if warning := cut_on_another(band, self._config):
+        if band and (warning := cut_on_another(band, self._config)):
             self.tell(EventKind.WARNED, warning)
         self._measure(0)
-        line = self._remote.report(band.sampling_id).lines[0]
+        line = self._remote.report(band.sampling_id).lines[0] if band else None
         return self._judge(Evidence(steps=(), band=line, memory_bytes=memory_preflight(self._config)))
 
     def after(self, step: Step, drawn: Drawn | None) -> bool:
@@ -66,7 +83,9 @@ class Watch:
         return self._judge(Evidence(self._steps, self._records.curve() if every else ()))
 
     def _judge(self, evidence: Evidence) -> bool:
-        for finding in findings(evidence, self._config.guards):
+        found = findings(evidence, self._actions)
+        self.firing = {finding.name: finding.reading.value for finding in found}
+        for finding in found:
             if finding.name in self._told:
                 continue
             self._told.add(finding.name)

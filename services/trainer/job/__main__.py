@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 from services.trainer.failures import Fenced, RunFailed
+from services.trainer.job.code_version import code_version
 from services.trainer.job.records import RunRecords
 from services.trainer.job.worker import WorkerArguments, train_in_worker
 from services.trainer.settings import JobSettings
@@ -50,7 +51,10 @@ def fit(config: RunConfig, arguments: WorkerArguments, folder: Path) -> None:
     ray.init(log_to_driver=True, logging_level="WARNING")
     gpus = int(ray.cluster_resources().get("GPU", 0))
     if 0 < gpus < config.workers:
-        raise RunFailed(f"`workers`: {config.workers} workers need a GPU each, Ray has {gpus}. Nothing was trained")
+        raise RunFailed(
+            f"`workers`: {config.workers} workers need a GPU each, Ray has {gpus}. Start the run again, under its id, "
+            f"with `--workers {gpus}`: it goes on from its newest checkpoint"
+        )
     use_gpu = gpus > 0
     TorchTrainer(
         train_in_worker,
@@ -80,7 +84,7 @@ def main() -> int:
     settings = JobSettings.read(options.settings)
     records = RunRecords(settings.db.get_secret_value(), options.run_id, options.attempt)
     try:
-        config = records.begin(versions())
+        config = records.begin(versions(), code_version(settings.image))
         arguments = WorkerArguments(
             settings_file=str(options.settings) if options.settings else None,
             run_id=options.run_id,

@@ -1,6 +1,5 @@
 """The training loop of one attempt: what each step draws, how it resumes, when it ends."""
 
-import importlib.util
 import logging
 import time
 from typing import Any
@@ -8,17 +7,15 @@ from typing import Any
 from transformers import set_seed
 
 from services.trainer.failures import RunFailed
-from services.trainer.guards.watch import Watch
-from services.trainer.job.checkpoints import Checkpoint, RunFolder
+from services.trainer.job.checkpoints import Checkpoint
 from services.trainer.job.drawing import Ahead, Drawer, Drawn
 from services.trainer.job.figures import batch_figures
-from services.trainer.job.publisher import Policy, Publisher
+from services.trainer.job.grounds import Grounds
+from services.trainer.job.publisher import Policy
 from services.trainer.job.recorder import StepRecorder
 from services.trainer.job.records import RunRecords
-from services.trainer.job.remote import Remote
 from services.trainer.job.replies import reply_figures
 from services.trainer.job.schedule import Place, step_seed
-from services.trainer.job.starting import starting_point
 from services.trainer.job.workers import by_first
 from services.trainer.learning.learner import GrpoLearner, build_learner
 from services.trainer.learning.rows import REWARD_COLUMN, refuse_unended, shuffled, to_rows
@@ -32,22 +29,16 @@ class Attempt:
     """One attempt of a run in one process."""
 
     def __init__(self, settings: JobSettings, config: RunConfig, records: RunRecords) -> None:
-        refuse_missing_kernels(config)
+        grounds = Grounds(settings, config, records)
         self._config = config
         self._records = records
-        self._remote = Remote(settings)
-        self._folder = RunFolder(settings.checkpoints, records.run_id)
-        self._start = by_first(lambda: starting_point(config, self._remote, self._folder.folder / "start"))
-        self._publisher = Publisher(
-            records.run_id,
-            self._remote.base_name(),
-            settings.artifacts,
-            self._remote,
-            self._folder.folder / "probe.json",
-            self._start.policy,
-        )
-        self.watch = Watch(config, records, self._remote)
-        self._recorder = StepRecorder(self._folder, self._publisher, records, self.watch)
+        self._remote = grounds.remote
+        self._folder = grounds.folder
+        self._start = grounds.start
+        self._publisher = grounds.publisher
+        self.watch = grounds.watch
+        self._recorder = StepRecorder(grounds)
+        self._reporting = grounds.reporting
         self._place = Place()
 
     def run(self) -> int:
@@ -56,7 +47,7 @@ class Attempt:
         by_first(self._folder.discard_incomplete)
         checkpoint = self._folder.newest()
         done = checkpoint.step if checkpoint else 0
-        band = self._remote.band(config.band_id)
+        band = self._remote.band(config.band)
         if len(set(band.task_ids)) < config.prompts_per_step:
             raise RunFailed(
                 f"band {config.band_id} holds {len(set(band.task_ids))} tasks, a step takes {config.prompts_per_step} "
@@ -72,13 +63,13 @@ class Attempt:
             [step_places(config, step) for step in range(done + 1, config.steps + 1)] or [step_places(config, 0)],
             self._rollout,
             self._assure_published,
-            [self._recorder],
+            [self._recorder, self._reporting],
             self._start.folder,
         )
         self._learner = self._recorder.learner = learner
         if checkpoint is not None and self._catch_up(checkpoint):
             return done
-        if by_first(lambda: done >= config.steps or records.stop_requested() or self.watch.begin(band, done)):
+        if by_first(lambda: done >= config.steps or records.stop_requested() or self.watch.begin(done, band)):
             return done
         log.info("training from step %d to %d", done + 1, config.steps)
         learner.train(resume_from_checkpoint=str(checkpoint.folder) if checkpoint else None)
@@ -88,6 +79,7 @@ class Attempt:
         """Load a checkpoint, serve its adapter, log its step if a kill came in between. Returns whether to stop."""
         learner: Any = self._learner
         learner._load_from_checkpoint(str(checkpoint.folder))
+        self._publisher.score_together(learner.model)
         self._place = Place(**checkpoint.record["place"])
         return by_first(lambda: self._serve_and_log(checkpoint))
 
@@ -95,10 +87,7 @@ class Attempt:
         before = checkpoint.record["before"]
         if before and self._config.run_ahead and checkpoint.step < self._config.steps:
             self._publisher.serve_again(Policy.restored(before))  # the samples that a kill cut short go on under it
-        if self._records.has_step(checkpoint.step):
-            self._publisher.publish(checkpoint, self._learner.model)
-            return False
-        return self._recorder.publish_and_log(checkpoint)
+        return self._recorder.catch_up(checkpoint)
 
     def _assure_published(self) -> None:
         """TRL's `sync_weights`: the adapter was published when its step ended; here it must be the current one."""
@@ -121,7 +110,13 @@ class Attempt:
         figures = self._figures(drawn, learner.eos_token_ids)
         rows = to_rows(drawn.chosen, config.k, drawn.learnt, learner.eos_token_ids[0])
         refuse_unended(rows, learner.eos_token_ids)
-        self._publisher.choose_probe(rows)
+        self._publisher.choose_probe(
+            [
+                (prompt, completion)
+                for prompt, completion, lost in zip(rows.prompt_ids, rows.completion_ids, rows.lost, strict=True)
+                if not lost
+            ]
+        )
         self._recorder.now.drawn = drawn
         self._recorder.now.waited = waited
         self._recorder.now.figures = figures
@@ -151,17 +146,6 @@ class Attempt:
             "refilled": drawn.refilled,
             "lost": drawn.lost,
         }
-
-
-def refuse_missing_kernels(config: RunConfig) -> None:
-    """Raises RunFailed when a module that the model's layers need is not installed in the trainer's image."""
-    missing = [name for name in config.kernels if importlib.util.find_spec(name) is None]
-    if missing:
-        raise RunFailed(
-            f"`kernels`: {', '.join(missing)} is not installed where the trainer runs; without it {config.model} falls "
-            "back to layers many times slower. Install it in the trainer's image, or remove it from `kernels`. "
-            "Nothing was trained"
-        )
 
 
 def step_places(config: RunConfig, step: int) -> list[str]:

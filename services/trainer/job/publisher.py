@@ -4,6 +4,7 @@ import json
 import shutil
 import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,8 @@ import torch
 from services.trainer.failures import RunFailed
 from services.trainer.job.checkpoints import Checkpoint
 from services.trainer.job.remote import Remote
-from services.trainer.learning.rows import Rows
+from services.trainer.job.workers import by_first
+from services.trainer.learning.sharding import is_sharded
 from shared.artifacts import ADAPTER_FILES, ArtifactError, adapter_digest, publish_folder
 from shared.contracts.inference import AdapterKind, AdapterRequest, Probe, ProbeResult, ProbeSequence
 from shared.ids import BASE_DIGEST, BASE_POLICY, served_name
@@ -66,6 +68,8 @@ class Publisher:
         self._artifacts = artifacts
         self._remote = remote
         self._probe_file = probe_file
+        self._scored: list[ProbeSequence] = []
+        """The probe of the policy that is published next, where all workers had to score it."""
 
     @property
     def current(self) -> Policy:
@@ -84,21 +88,30 @@ class Publisher:
         self._remote.publish(policy.served_name, request)
         self._policies[policy.step] = policy
 
-    def choose_probe(self, rows: Rows) -> None:
-        """Fix the probe's sequences, once in a run: the first whole replies of the first batch."""
-        if self._probe_file.exists():
+    @property
+    def has_probe(self) -> bool:
+        """Whether the run's probe is chosen."""
+        return self._probe_file.exists()
+
+    def choose_probe(self, replies: Sequence[tuple[list[int], list[int]]]) -> None:
+        """Fix the probe's sequences, once in a run: some of `replies`, (prompt ids, ids of the policy's own reply)."""
+        if self.has_probe:
             return
         chosen: list[dict[str, Any]] = []
-        for index, lost in enumerate(rows.lost):
-            tokens = (rows.prompt_ids[index] + rows.completion_ids[index])[:PROBE_TOKENS]
-            start = len(rows.prompt_ids[index])
-            if not lost and start < len(tokens) and tokens not in [entry["token_ids"] for entry in chosen]:
+        for prompt, reply in replies:
+            tokens, start = (prompt + reply)[:PROBE_TOKENS], len(prompt)
+            if start < len(tokens) and tokens not in [entry["token_ids"] for entry in chosen]:
                 chosen.append({"token_ids": tokens, "start": start})
         spread = max(1, len(chosen) // PROBE_SEQUENCES)
         self._probe_file.parent.mkdir(parents=True, exist_ok=True)
         temporary = self._probe_file.with_suffix(".new")
         temporary.write_text(json.dumps(chosen[::spread][:PROBE_SEQUENCES]))
         temporary.replace(self._probe_file)
+
+    def score_together(self, model: Any) -> None:
+        """In every worker, before the first one publishes: sharded weights forward only together. Else does nothing."""
+        if is_sharded(model):
+            self._scored = scored(by_first(self._chosen), model)
 
     def publish(self, checkpoint: Checkpoint, model: Any) -> Policy:
         """Serve the adapter of `checkpoint`, which `model` (a PeftModel) holds. Idempotent. Raises RunFailed."""
@@ -112,7 +125,8 @@ class Publisher:
                 f"the adapter of step {checkpoint.step} could not be stored in {self._artifacts}: {error}. "
                 f"It is kept in {checkpoint.folder}; make the store writable and start the run again"
             ) from error
-        probe = Probe(sequences=self._probe_sequences(model))
+        probe = Probe(sequences=self._scored or scored(self._chosen(), model))
+        self._scored = []
         kind = AdapterKind.CONTROL if is_base(model) else AdapterKind.TRAINED
         request = AdapterRequest(uri=uri, base=self._base_name, digest=digest, kind=kind, probe=probe)
         adapter = self._remote.publish(name, request)
@@ -134,12 +148,17 @@ class Publisher:
                 shutil.copyfile(folder / file, Path(staging) / file)
             return publish_folder(Path(staging), self._artifacts, "runs", self._run_id, "adapters", name)
 
-    def _probe_sequences(self, model: Any) -> list[ProbeSequence]:
-        chosen = json.loads(self._probe_file.read_text())
-        return [
-            ProbeSequence(**entry, logprobs=own_logprobs(model, entry["token_ids"])[entry["start"] - 1 :])
-            for entry in chosen
-        ]
+    def _chosen(self) -> list[dict[str, Any]]:
+        chosen: list[dict[str, Any]] = json.loads(self._probe_file.read_text())
+        return chosen
+
+
+def scored(chosen: list[dict[str, Any]], model: Any) -> list[ProbeSequence]:
+    """The probe's sequences with the model's own log-probabilities."""
+    return [
+        ProbeSequence(**entry, logprobs=own_logprobs(model, entry["token_ids"])[entry["start"] - 1 :])
+        for entry in chosen
+    ]
 
 
 def is_base(model: Any) -> bool:

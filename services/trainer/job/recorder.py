@@ -9,14 +9,13 @@ from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers import Trainer, TrainerControl, TrainerState, TrainingArguments
 
-from services.trainer.guards.watch import Watch
-from services.trainer.job.checkpoints import Checkpoint, RunFolder
+from services.trainer.job.checkpoints import Checkpoint
 from services.trainer.job.drawing import Drawn
-from services.trainer.job.publisher import Policy, Publisher
-from services.trainer.job.records import RunRecords
-from services.trainer.learning.learner import GrpoLearner
+from services.trainer.job.grounds import Grounds
+from services.trainer.job.publisher import Policy
+from services.trainer.job.workers import WorkersCallback
 from shared.contracts.inference import ProbeResult
 from shared.contracts.trainer import Step, StepSeconds
 
@@ -34,16 +33,18 @@ class StepInProgress:
     grad_norm: float = 0.0
 
 
-class StepRecorder(TrainerCallback):  # type: ignore[misc]  # transformers ships no types here
+class StepRecorder(WorkersCallback):
     """Keeps checkpoints, published adapters and the log in step."""
 
-    def __init__(self, folder: RunFolder, publisher: Publisher, records: RunRecords, watch: Watch) -> None:
+    learner: Trainer
+
+    def __init__(self, grounds: Grounds) -> None:
         self.now = StepInProgress()
-        self.learner: GrpoLearner
-        self._folder = folder
-        self._publisher = publisher
-        self._records = records
-        self._watch = watch
+        self._folder = grounds.folder
+        self._publisher = grounds.publisher
+        self._records = grounds.records
+        self._watch = grounds.watch
+        self._reporting = grounds.reporting
 
     def on_step_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         self.now = StepInProgress()
@@ -59,24 +60,43 @@ class StepRecorder(TrainerCallback):  # type: ignore[misc]  # transformers ships
         if logs and "grad_norm" in logs:  # the summary at the end of training has none
             self.now.loss, self.now.grad_norm = float(logs["loss"]), float(logs["grad_norm"])
 
+    def before_save(self) -> None:
+        """The probe's log-probabilities of the policy that is saved."""
+        self._publisher.score_together(self.learner.model)
+
     def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        drawn, before = self.now.drawn, state.global_step - 1
+        checkpoint = self._folder.seal(state.global_step, self.kept(state.global_step))
+        if self.publish_and_log(checkpoint):
+            control.should_training_stop = True
+
+    def kept(self, step: int) -> dict[str, Any]:
+        """What the seal of `step` holds: its `figures`, and what the next attempt needs beside the learner's own."""
+        drawn, before = self.now.drawn, step - 1
         assert drawn is not None  # a step that was saved had samples
-        record = {
+        return {
             "figures": self._learnt(drawn),
             "place": asdict(drawn.place),
             "before": self._publisher.policy(before).saved() if before else None,
         }
-        checkpoint = self._folder.seal(state.global_step, record)
-        if self.publish_and_log(checkpoint):
-            control.should_training_stop = True
+
+    def catch_up(self, checkpoint: Checkpoint) -> bool:
+        """Serve an earlier attempt's checkpoint, which the learner has loaded; log its step if a kill came in between.
+
+        Returns whether to stop.
+        """
+        if not self._records.has_step(checkpoint.step):
+            return self.publish_and_log(checkpoint)
+        self._publisher.publish(checkpoint, self.learner.accelerator.unwrap_model(self.learner.model))
+        return False
 
     def publish_and_log(self, checkpoint: Checkpoint) -> bool:
         """Serve and log what `checkpoint` holds and the learner has loaded. Returns whether to stop."""
         policy = self._publisher.publish(checkpoint, self.learner.accelerator.unwrap_model(self.learner.model))
         step = step_record(checkpoint, policy, self._records.attempt)
         asked_to_stop = self._records.add_step(step)
-        return self._watch.after(step, self.now.drawn) or asked_to_stop
+        stopped = self._watch.after(step, self.now.drawn)
+        self._reporting.step(step, self._watch.firing, self.learner)
+        return stopped or asked_to_stop
 
     def _learnt(self, drawn: Drawn) -> dict[str, Any]:
         """The step's record as far as it is known before its adapter is published."""

@@ -1,6 +1,7 @@
 """What a job writes into the control database, fenced: only while the run still has the job's attempt."""
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import TypeVar
 
 import psycopg
@@ -9,7 +10,7 @@ from psycopg.rows import tuple_row
 from psycopg.types.json import Jsonb
 
 from services.trainer.failures import Fenced, RunFailed
-from shared.contracts.trainer import CurvePoint, RunConfig, RunEvent, RunState, Step
+from shared.contracts.trainer import AttemptRecord, CodeVersion, CurvePoint, RunConfig, RunEvent, RunState, Step
 
 Result = TypeVar("Result")
 
@@ -26,16 +27,25 @@ class RunRecords:
         self.attempt = attempt
         self._outage_seconds = outage_seconds
 
-    def begin(self, versions: dict[str, str]) -> RunConfig:
-        """The job is up: the run is `running`. Returns its config. Raises Fenced."""
+    def begin(self, versions: dict[str, str], code: CodeVersion | None = None) -> RunConfig:
+        """The job is up: the run is `running`, and what it runs is recorded. Returns its config. Raises Fenced."""
+        code = code or CodeVersion(version=versions.get("sqlclimb", ""))
+        record = AttemptRecord(attempt=self.attempt, at=datetime.now(UTC), code=code, versions=versions)
 
         def write(connection: psycopg.Connection[tuple[object, ...]]) -> RunConfig:
-            row = connection.execute(
-                "UPDATE trainer.runs SET state = 'running', versions = %s "
-                "WHERE run_id = %s AND attempt = %s AND state IN ('pending', 'running') RETURNING config",
-                (Jsonb(versions), self.run_id, self.attempt),
-            ).fetchone()
-            return RunConfig.model_validate(self._written(row)[0])
+            with connection.transaction():
+                row = connection.execute(
+                    "UPDATE trainer.runs SET state = 'running', versions = %s "
+                    "WHERE run_id = %s AND attempt = %s AND state IN ('pending', 'running') RETURNING config",
+                    (Jsonb(versions), self.run_id, self.attempt),
+                ).fetchone()
+                config = self._written(row)[0]
+                connection.execute(
+                    "INSERT INTO trainer.attempts (run_id, attempt, record) VALUES (%s, %s, %s) "
+                    "ON CONFLICT (run_id, attempt) DO UPDATE SET record = excluded.record",
+                    (self.run_id, self.attempt, Jsonb(record.model_dump(mode="json"))),
+                )
+            return RunConfig.model_validate(config)
 
         return self._patiently(write)
 

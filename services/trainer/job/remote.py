@@ -11,6 +11,9 @@ import stamina
 
 from services.trainer.failures import RunFailed
 from services.trainer.settings import JobSettings
+from services.trainer.supervised.golds import GoldReader
+from services.trainer.supervised.intake import find_lessons
+from services.trainer.supervised.lessons import Found
 from shared.auth import read_token
 from shared.clients.base import ServiceProblem, ServiceUnreachable
 from shared.clients.inference import InferenceClient
@@ -18,6 +21,8 @@ from shared.clients.rollout import RolloutClient
 from shared.contracts.inference import Adapter, AdapterRequest, AdapterState
 from shared.contracts.measuring import Band, Report
 from shared.contracts.rollout import BatchEnd, BatchGroup, BatchRequest, SamplingRequest
+from shared.contracts.trainer import RunConfig
+from shared.errors import ServiceError
 from shared.ids import parse_policy
 
 Result = TypeVar("Result")
@@ -91,6 +96,18 @@ class Remote:
             return Batch(groups, end, time.monotonic() - started)
 
         return self._patiently("rollout", call)
+
+    def lessons(self, config: RunConfig) -> Found:
+        """What a supervised run learns from. Raises RunFailed, also for data that it cannot learn from."""
+
+        async def call() -> Found:
+            async with RolloutClient(self._settings.rollout_url, self._token()) as rollout:
+                return await find_lessons(config, rollout, GoldReader(self._settings, self._settings.tokens_file))
+
+        try:
+            return self._patiently("the source of its examples", call)
+        except ServiceError as error:
+            raise RunFailed(error.detail) from error
 
     def report(self, sampling_id: str) -> Report:
         """The table of a sampling."""

@@ -7,7 +7,7 @@ from typing import TypedDict
 
 from services.trainer.failures import Fenced, RunFailed
 from services.trainer.settings import JobSettings
-from shared.contracts.trainer import EventKind, RunConfig, RunState
+from shared.contracts.trainer import EventKind, Method, RunConfig, RunState
 from shared.telemetry import configure_logging
 
 log = logging.getLogger(__name__)
@@ -34,6 +34,7 @@ def train_in_worker(arguments: WorkerArguments) -> None:
     from services.trainer.job.attempt import Attempt
     from services.trainer.job.records import RunRecords
     from services.trainer.job.workers import by_first
+    from services.trainer.supervised.attempt import SupervisedAttempt
 
     settings = JobSettings.read(Path(arguments["settings_file"]) if arguments["settings_file"] else None)
     torch.set_num_threads(settings.learner_threads)  # Ray allows one a reserved CPU, and we reserve a sliver
@@ -41,7 +42,7 @@ def train_in_worker(arguments: WorkerArguments) -> None:
     records = RunRecords(settings.db.get_secret_value(), arguments["run_id"], arguments["attempt"])
     try:
         try:
-            attempt = Attempt(settings, config, records)
+            attempt = (SupervisedAttempt if config.method is Method.SFT else Attempt)(settings, config, records)
             done = attempt.run()
             state = RunState.DONE if done >= config.steps else RunState.STOPPED
             by_first(

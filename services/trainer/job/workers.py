@@ -46,6 +46,14 @@ def rollout_by_first(
     return sample
 
 
+class WorkersCallback(TrainerCallback):  # type: ignore[misc]  # transformers ships no types here
+    """A callback for FirstWorkerCallback whose saving needs the other workers."""
+
+    def before_save(self) -> None:
+        """In every worker, before the first one saves."""
+        raise NotImplementedError
+
+
 class FirstWorkerCallback(TrainerCallback):  # type: ignore[misc]  # transformers ships no types here
     """Runs a callback in the first worker only; what it saves it saves once every worker has written its part."""
 
@@ -57,6 +65,8 @@ class FirstWorkerCallback(TrainerCallback):  # type: ignore[misc]  # transformer
             self.callback.on_save(args, state, control, **given)
             return bool(control.should_training_stop)
 
+        if isinstance(self.callback, WorkersCallback):
+            self.callback.before_save()
         control.should_training_stop = by_first(save)
 
 

@@ -6,15 +6,10 @@ import torch
 from torch import Tensor
 
 from services.trainer.learning.shared_prompt import Limits, score_completions
+from services.trainer.learning.sizes import CPU_BYTES, GPU_SHARE
 
 FORWARD_TOKENS = 4_096
 """Completion tokens in one forward. Its logits are computed in parts; on the CPU larger ones are no faster."""
-
-CPU_BYTES = 4 * 2**30
-"""For activations, beside an engine, the services and their users."""
-
-GPU_SHARE = 0.5
-"""Of the memory that is free once the model is loaded: the rest is for gradients, logits and fragmentation."""
 
 MEASURED_TOKENS = 64
 UNLIMITED = Limits(forward=2**31, kept=2**31)

@@ -32,16 +32,18 @@ from services.trainer.learning.agreement import Agreement, AgreementSums  # noqa
 from services.trainer.learning.lengths import by_length, like_lengths, whole  # noqa: E402
 from services.trainer.learning.rows import REWARD_COLUMN  # noqa: E402
 from services.trainer.learning.settings import grpo_config, lora_config  # noqa: E402
+from services.trainer.learning.sharding import (  # noqa: E402
+    NO_SHARED_PROMPTS,
+    AdapterSaver,
+    is_sharded,
+    load_sharded,
+    save_optimizer,
+)
 from services.trainer.learning.shared_prompt import Limits, refusal, score_completions  # noqa: E402
+from services.trainer.learning.sizes import CHECKPOINTING_PARAMETERS, KL_STRIDE  # noqa: E402
 from shared.contracts.trainer import RunConfig, SharedPrompt  # noqa: E402
 
 log = logging.getLogger(__name__)
-
-CHECKPOINTING_PARAMETERS = 1_000_000_000
-"""From this size activations are recomputed in the backward pass, unless prompts are shared, which bounds them."""
-
-KL_STRIDE = 8
-"""The KL to base is measured on about one of so many replies, others each step: it costs a forward of its own."""
 
 RolloutFunction = Callable[[list[str], Any], dict[str, Any]]
 """(task ids, k times each; the trainer) to `prompt_ids`, `completion_ids`, `logprobs`, `env_mask`, rewards."""
@@ -54,7 +56,7 @@ class EngineSeat:
         self.sync_weights = sync_weights
 
 
-class GrpoLearner(GRPOTrainer):  # type: ignore[misc]  # TRL ships no types
+class GrpoLearner(AdapterSaver, GRPOTrainer):  # type: ignore[misc]  # TRL ships no types
     """GRPO that shares prompts and also measures, per batch, how trainer and engine agree."""
 
     agreement: Agreement
@@ -176,6 +178,10 @@ class GrpoLearner(GRPOTrainer):  # type: ignore[misc]  # TRL ships no types
         total: Tensor = self.accelerator.reduce(sums.to(self.accelerator.device), reduction="sum")
         return total
 
+    def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
+        """The adapter in training; transformers would overlook it beside TRL's frozen copy of the start, `ref`."""
+        self.model.load_adapter(resume_from_checkpoint, "default", is_trainable=True)
+
     def create_model_card(self, *_: Any, **__: Any) -> None:
         """No model card in every checkpoint."""
 
@@ -195,9 +201,7 @@ def build_learner(
     from `config.seed`. With several workers only the first one samples, syncs and runs the callbacks. Raises RunFailed.
     """
     accelerated = torch.cuda.is_available()
-    model = AutoModelForCausalLM.from_pretrained(config.model, dtype="auto" if accelerated else torch.float32)
-    if accelerated:
-        model.to("cuda")  # TRL would do it later; what is tried below would take long without
+    model = load_base(config)
     large = model.num_parameters() >= CHECKPOINTING_PARAMETERS
     sharing = shares_prompts(config, model)
     if start is not None:
@@ -214,6 +218,7 @@ def build_learner(
         rollout_func=rollout_by_first(rollout),
         callbacks=[FirstWorkerCallback(callback) for callback in callbacks],
     )
+    save_optimizer(learner)
     learner.remove_callback(PrinterCallback)  # each step is logged to the control database
     learner.use_vllm = True
     learner.vllm_generation = EngineSeat(lambda: by_first(sync_weights))
@@ -223,11 +228,23 @@ def build_learner(
     return learner
 
 
+def load_base(config: RunConfig) -> Any:
+    """The run's base model where it will learn: in its own dtype on a GPU, in float32 without one. Raises RunFailed."""
+    accelerated = torch.cuda.is_available()
+    dtype = "auto" if accelerated else torch.float32
+    if config.shards_weights:
+        return load_sharded(config, dtype)
+    model = AutoModelForCausalLM.from_pretrained(config.model, dtype=dtype)
+    if accelerated:
+        model.to("cuda")  # TRL would do it later; what is tried before would take long without
+    return model
+
+
 def shares_prompts(config: RunConfig, model: Any) -> bool:
     """Whether the run forwards a group's prompt once, and says why not where it should. Raises RunFailed."""
     if config.shared_prompt is SharedPrompt.OFF:
         return False
-    reason = refusal(model)
+    reason = NO_SHARED_PROMPTS if is_sharded(model) else refusal(model)
     if getattr(model.config, "output_router_logits", False):
         reason = "its load-balancing loss is over each reply's prompt"
     if reason and config.shared_prompt is SharedPrompt.ON:

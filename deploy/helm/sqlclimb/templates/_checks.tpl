@@ -12,6 +12,9 @@
 {{- if and (eq .Values.artifacts.store "s3") (empty .Values.artifacts.s3.url) -}}
 {{- fail "artifacts.s3.url: write s3://bucket/prefix, or set artifacts.store to pvc" -}}
 {{- end -}}
+{{- if and .Values.artifacts.backup.destination (eq .Values.artifacts.store "s3") -}}
+{{- fail "artifacts.backup.destination: copies the shared claim, and artifacts.store is s3: version that bucket instead" -}}
+{{- end -}}
 {{- if gt (int .Values.rollout.worker.minReplicas) (int .Values.rollout.worker.maxReplicas) -}}
 {{- fail "rollout.worker.minReplicas: may not be above rollout.worker.maxReplicas" -}}
 {{- end -}}

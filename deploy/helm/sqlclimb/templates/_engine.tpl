@@ -11,7 +11,9 @@
   env:
     {{- include "sqlclimb.environment" (dict "root" $root "needs" (list "listen" "model" "download") "port" 8010) | nindent 4 }}
     - {name: SQLCLIMB_DEVICE, value: {{ $engine.device }}}
-    {{- if eq $engine.device "cuda" }}
+    {{- if eq $engine.device "cpu" }}
+    {{- include "sqlclimb.threads" (dict "name" "threads" "settings" $engine.settings) | nindent 4 }}
+    {{- else }}
     - {name: SQLCLIMB_TENSOR_PARALLEL, value: {{ include "sqlclimb.text" (max 1 (int $engine.gpus)) | quote }}}
     {{- end }}
     - {name: SQLCLIMB_START_SECONDS, value: {{ include "sqlclimb.text" $engine.startupSeconds | quote }}}

@@ -20,14 +20,19 @@ app.kubernetes.io/instance: {{ .root.Release.Name | quote }}
 app.kubernetes.io/component: {{ .component }}
 {{- end }}
 
-{{- define "sqlclimb.labels" -}}
+{{- /* Of Pods: nothing that a new chart changes, or each upgrade would load every model anew and replace every Ray cluster. */ -}}
+{{- define "sqlclimb.podLabels" -}}
 {{ include "sqlclimb.selector" . }}
-app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
-app.kubernetes.io/managed-by: {{ .root.Release.Service }}
-helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version }}
 {{- with .root.Values.commonLabels }}
 {{ toYaml . }}
 {{- end }}
+{{- end }}
+
+{{- define "sqlclimb.labels" -}}
+{{ include "sqlclimb.podLabels" . }}
+app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .root.Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version }}
 {{- end }}
 
 {{- /* (dict "root" $ "image" "verifier") */ -}}
@@ -35,6 +40,20 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version }}
 {{- $images := .root.Values.images -}}
 {{- $digest := index $images.digests .image -}}
 {{ $images.registry }}/{{ .image }}{{ if $digest }}@{{ $digest }}{{ else }}:{{ $images.tag | default .root.Chart.AppVersion }}{{ end }}
+{{- end }}
+
+{{- /* The trainer's image: with CUDA and a compiler where runs have GPUs. */ -}}
+{{- define "sqlclimb.trainerImage" -}}
+{{ include "sqlclimb.image" (dict "root" . "image" (ternary "trainer-cuda" "trainer-cpu" (gt (int .Values.trainer.job.gpus) 0))) }}
+{{- end }}
+
+{{- define "sqlclimb.pullSecrets" -}}
+{{- with .Values.images.pullSecrets }}
+imagePullSecrets:
+  {{- range . }}
+  - {name: {{ . | quote }}}
+  {{- end }}
+{{- end }}
 {{- end }}
 
 {{- define "sqlclimb.rayMode" -}}
@@ -60,6 +79,10 @@ pod
 {{ .Values.ray.auth.existingSecret | default (printf "%s-ray-token" (include "sqlclimb.fullname" .)) }}
 {{- end }}
 
+{{- define "sqlclimb.bundledSecret" -}}
+{{ .Values.database.bundled.existingSecret | default (printf "%s-database" (include "sqlclimb.fullname" .)) }}
+{{- end }}
+
 {{- define "sqlclimb.sharedClaim" -}}
 {{ .Values.artifacts.existingClaim | default (printf "%s-shared" (include "sqlclimb.fullname" .)) }}
 {{- end }}
@@ -76,7 +99,7 @@ pod
 {{- else if eq $mode "cnpg" -}}
 {name: {{ include "sqlclimb.fullname" . }}-database-app, key: uri}
 {{- else -}}
-{name: {{ include "sqlclimb.fullname" . }}-database, key: dsn}
+{name: {{ include "sqlclimb.bundledSecret" . | quote }}, key: dsn}
 {{- end -}}
 {{- end }}
 

@@ -48,13 +48,17 @@ a name of `sqlclimb.outside` stands for what is not ours. `ports` empty: all.
 - {from: verifier, to: sandbox, ports: [5432]}
 - {from: verifier, to: kubernetes-api, ports: []}
 {{- end }}
-{{- if .Values.ray.gcsFaultTolerance.enabled }}
+{{- if and $kuberay .Values.ray.gcsFaultTolerance.enabled }}
 - {from: rollout, to: redis, ports: []}
+- {from: trainer-job, to: redis, ports: []}
 {{- end }}
 {{- if eq .Values.artifacts.store "s3" }}
 - {from: inference, to: s3, ports: []}
 - {from: trainer, to: s3, ports: []}
 - {from: {{ $learner }}, to: s3, ports: []}
+{{- end }}
+{{- if include "sqlclimb.artifactsBackup" . }}
+- {from: artifacts-backup, to: s3, ports: []}
 {{- end }}
 {{- if .Values.model.s3Uri }}
 - {from: {{ $engine }}, to: s3, ports: []}
@@ -69,6 +73,12 @@ a name of `sqlclimb.outside` stands for what is not ours. `ports` empty: all.
 - {from: clients, to: {{ $service }}, ports: [{{ $port }}]}
 - {from: smoke-test, to: {{ $service }}, ports: [{{ $port }}]}
 - {from: prometheus, to: {{ $service }}, ports: [{{ $port }}]}
+{{- end }}
+{{- if .Values.ingress.enabled }}
+{{- $ports := include "sqlclimb.ports" . | fromYaml }}
+{{- range .Values.ingress.services }}
+- {from: ingress-controller, to: {{ . }}, ports: [{{ index $ports . }}]}
+{{- end }}
 {{- end }}
 - {from: prometheus, to: rollout, ports: [8080]}
 - {from: prometheus, to: {{ $engine }}, ports: [8010]}
@@ -85,6 +95,7 @@ clients:
     - podSelector: {matchLabels: {sqlclimb.io/client: "true"}}
     {{- with $policy.clients }}{{ toYaml . | nindent 4 }}{{ end }}
 prometheus: {peers: {{ toJson $policy.prometheus }}}
+ingress-controller: {peers: {{ toJson $policy.ingressController }}}
 kuberay-operator: {peers: {{ toJson $policy.kuberayOperator }}}
 cnpg-operator: {peers: {{ toJson $policy.cnpgOperator }}}
 kubernetes-api: {cidrs: {{ toJson $policy.kubernetesApi }}, ports: {{ toJson $policy.kubernetesApiPorts }}}

@@ -24,6 +24,14 @@ capabilities: {drop: [ALL]}
 {{- end -}}
 {{- end }}
 
+{{- /* (dict "name" "threads" "settings" map): threads as many as the container may use cores, not as the node has. */ -}}
+{{- define "sqlclimb.threads" -}}
+{{- if not (hasKey .settings .name) }}
+- name: SQLCLIMB_{{ upper .name }}
+  valueFrom: {resourceFieldRef: {resource: limits.cpu, divisor: "1"}}
+{{- end }}
+{{- end }}
+
 {{- /* A settings map as environment variables. */ -}}
 {{- define "sqlclimb.settings" -}}
 {{- range $name, $value := . }}
@@ -211,17 +219,13 @@ topologySpreadConstraints:
     topologyKey: kubernetes.io/hostname
     whenUnsatisfiable: ScheduleAnyway
     labelSelector: {matchLabels: {{ include "sqlclimb.selector" . | fromYaml | toJson }}}
-{{- with .root.Values.images.pullSecrets }}
-imagePullSecrets:
-  {{- range . }}
-  - {name: {{ . | quote }}}
-  {{- end }}
-{{- end }}
+{{- include "sqlclimb.pullSecrets" .root }}
 {{- end }}
 
 {{- /*
 A Deployment, its Service and its service account. (dict "root" $ "component" "verifier" "needs" (list …)
-"names" (list …) "env" "…" "mounts" "…" "volumes" "…" "kubernetesApi" true "strategy" "Recreate" "graceSeconds" 30)
+"names" (list …) "env" "…" "mounts" "…" "volumes" "…" "kubernetesApi" true "strategy" "Recreate" "graceSeconds" 30
+"image" address, where it is not the component's own; "template" text of what it reads once, at its start: another restarts it)
 */ -}}
 {{- define "sqlclimb.service" -}}
 {{- $root := .root -}}
@@ -242,9 +246,13 @@ spec:
   selector: {matchLabels: {{ include "sqlclimb.selector" . | fromYaml | toJson }}}
   template:
     metadata:
-      labels: {{- include "sqlclimb.labels" . | nindent 8 }}
-      {{- with $values.podAnnotations }}
-      annotations: {{- toYaml . | nindent 8 }}
+      labels: {{- include "sqlclimb.podLabels" . | nindent 8 }}
+      {{- if or $values.podAnnotations .template }}
+      annotations:
+        {{- with $values.podAnnotations }}{{ toYaml . | nindent 8 }}{{ end }}
+        {{- with .template }}
+        checksum/template: {{ sha256sum . }}
+        {{- end }}
       {{- end }}
     spec:
       serviceAccountName: {{ $name }}
@@ -255,7 +263,7 @@ spec:
       {{- include "sqlclimb.placement" (dict "root" $root "component" .component "values" $values) | nindent 6 }}
       containers:
         - name: {{ .component }}
-          image: {{ include "sqlclimb.image" (dict "root" $root "image" .component) }}
+          image: {{ .image | default (include "sqlclimb.image" (dict "root" $root "image" .component)) }}
           imagePullPolicy: {{ $root.Values.images.pullPolicy }}
           args: [python, -m, services.{{ .component }}]
           ports: [{name: http, containerPort: {{ $port }}}]

@@ -1,5 +1,5 @@
 {{- /*
-A Pod of Ray, of the RayService or of a run's RayJob. (dict "root" $ "component" "rollout"|"trainer-job" "image" …
+A Pod of Ray, of the RayService or of a run's RayJob. (dict "root" $ "component" "rollout"|"trainer-job" "image" address
 "values" placement "resources" … "role" "head"|"worker" "shm" size "extraEnv" list "podLabels" map "podAnnotations" map)
 KubeRay writes the container's command. Probes are ours: KubeRay's call wget, which the images lack.
 */ -}}
@@ -11,7 +11,7 @@ KubeRay writes the container's command. Probes are ours: KubeRay's call wget, wh
 {{- $names := ternary (list "tokens" "domains") (list "tokens" "checkpoints" "models" "shm") $isRollout -}}
 {{- if and (not $isRollout) (eq $root.Values.artifacts.store "pvc") }}{{ $names = append $names "artifacts" }}{{ end -}}
 metadata:
-  labels: {{- include "sqlclimb.labels" . | nindent 4 }}
+  labels: {{- include "sqlclimb.podLabels" . | nindent 4 }}
     {{- with .podLabels }}{{ toYaml . | nindent 4 }}{{ end }}
   annotations:
     # a run in progress is worth more than a tidy node
@@ -32,7 +32,7 @@ spec:
   {{- include "sqlclimb.placement" (dict "root" $root "component" .component "values" .values) | nindent 2 }}
   containers:
     - name: ray-{{ .role }}
-      image: {{ include "sqlclimb.image" (dict "root" $root "image" .image) }}
+      image: {{ .image }}
       imagePullPolicy: {{ $root.Values.images.pullPolicy }}
       ports:
         {{- if eq .role "head" }}
@@ -50,6 +50,9 @@ spec:
         - {name: SQLCLIMB_HOST, value: 0.0.0.0}
         - {name: SQLCLIMB_PORT, value: "8004"}
         {{- with include "sqlclimb.settings" $root.Values.rollout.settings }}{{ . | trim | nindent 8 }}{{ end }}
+        {{- else }}
+        - {name: SQLCLIMB_IMAGE, value: {{ .image | quote }}}
+        {{- include "sqlclimb.threads" (dict "name" "learner_threads" "settings" dict) | nindent 8 }}
         {{- end }}
         {{- with .extraEnv }}{{ toYaml . | nindent 8 }}{{ end }}
       resources: {{- toYaml .resources | nindent 8 }}
@@ -80,9 +83,6 @@ rayVersion: {{ .Values.ray.version }}
 authOptions:
   mode: token
   secretName: {{ include "sqlclimb.rayTokenSecret" . | quote }}
-{{- end }}
-
-{{- define "sqlclimb.gcsFaultTolerance" -}}
 {{- with .Values.ray.gcsFaultTolerance }}
 {{- if .enabled }}
 gcsFaultToleranceOptions:
@@ -97,12 +97,12 @@ gcsFaultToleranceOptions:
 {{- /* The RayJob of a run's attempt, but for its name, its entrypoint and its run's labels: the trainer adds those. */ -}}
 {{- define "sqlclimb.rayJob" -}}
 {{- $job := .Values.trainer.job -}}
-{{- $pod := dict "root" $ "component" "trainer-job" "image" "trainer" "values" $job "shm" $job.sharedMemory "podLabels" $job.podLabels "schedulerName" $job.schedulerName -}}
+{{- $pod := dict "root" $ "component" "trainer-job" "image" (include "sqlclimb.trainerImage" .) "values" $job "shm" $job.sharedMemory "extraEnv" $job.extraEnv "podLabels" $job.podLabels "podAnnotations" $job.podAnnotations "schedulerName" $job.schedulerName -}}
 apiVersion: ray.io/v1
 kind: RayJob
 metadata:
   namespace: {{ .Release.Namespace | quote }}
-  labels: {{- include "sqlclimb.labels" (dict "root" $ "component" "trainer-job") | nindent 4 }}
+  labels: {{- include "sqlclimb.podLabels" (dict "root" $ "component" "trainer-job") | nindent 4 }}
     {{- with $job.kueue.queueName }}
     kueue.x-k8s.io/queue-name: {{ . | quote }}
     {{- end }}

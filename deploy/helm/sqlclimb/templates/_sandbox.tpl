@@ -5,7 +5,7 @@ apiVersion: v1
 kind: Pod
 metadata:
   namespace: {{ .Release.Namespace | quote }}
-  labels: {{- include "sqlclimb.labels" (dict "root" $ "component" "sandbox") | nindent 4 }}
+  labels: {{- include "sqlclimb.podLabels" (dict "root" $ "component" "sandbox") | nindent 4 }}
 spec:
   serviceAccountName: {{ include "sqlclimb.fullname" . }}-sandbox
   automountServiceAccountToken: false
@@ -24,12 +24,10 @@ spec:
   {{- with $sandbox.tolerations }}
   tolerations: {{- toYaml . | nindent 4 }}
   {{- end }}
-  {{- with .Values.images.pullSecrets }}
-  imagePullSecrets:
-    {{- range . }}
-    - {name: {{ . | quote }}}
-    {{- end }}
+  {{- with $sandbox.priorityClassName }}
+  priorityClassName: {{ . | quote }}
   {{- end }}
+  {{- with include "sqlclimb.pullSecrets" . }}{{ . | trim | nindent 2 }}{{ end }}
   containers:
     - name: postgres
       image: {{ include "sqlclimb.image" (dict "root" $ "image" "sandbox") }}

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 from services.rollout.worker.completion import Choice
 from services.rollout.worker.endpoint_models.base import EndpointFault, EndpointReply, ModelApi
-from services.rollout.worker.groups import Failed, GroupRequest
+from services.rollout.worker.groups import Failed, FailureReason, GroupRequest
 from shared.contracts.rollout import EndpointApi, ModelEndpoint
+from shared.egress import EgressRule
 
 
 @dataclass(frozen=True)
@@ -23,7 +24,8 @@ class _Line:
 class EndpointModels:
     """Open clients, kept as long as the worker lives."""
 
-    def __init__(self) -> None:
+    def __init__(self, egress: EgressRule) -> None:
+        self._egress = egress
         self._lines: dict[tuple[ModelEndpoint, str | None], _Line] = {}
 
     async def generate(self, request: GroupRequest, endpoint: ModelEndpoint) -> tuple[dict[int, Choice], Failed | None]:
@@ -43,7 +45,7 @@ class EndpointModels:
     def _line(self, endpoint: ModelEndpoint, api_key: str | None) -> _Line:
         line = self._lines.get((endpoint, api_key))
         if line is None:
-            line = _Line(open_api(endpoint, api_key), asyncio.Semaphore(endpoint.concurrency))
+            line = _Line(open_api(endpoint, api_key, self._egress), asyncio.Semaphore(endpoint.concurrency))
             self._lines[endpoint, api_key] = line
         return line
 
@@ -54,21 +56,24 @@ class EndpointModels:
         self._lines.clear()
 
 
-def open_api(endpoint: ModelEndpoint, api_key: str | None) -> ModelApi:
-    """A client. The SDKs are imported when first used: each takes a second."""
+def open_api(endpoint: ModelEndpoint, api_key: str | None, egress: EgressRule) -> ModelApi:
+    """A client that asks only where the rule allows. The SDKs are imported when first used: each takes a second."""
     if endpoint.api is EndpointApi.ANTHROPIC:
         from services.rollout.worker.endpoint_models.anthropic_api import AnthropicApi
 
-        return AnthropicApi(endpoint, api_key)
+        return AnthropicApi(endpoint, api_key, egress)
     from services.rollout.worker.endpoint_models.openai_api import OpenAIApi
 
-    return OpenAIApi(endpoint, api_key)
+    return OpenAIApi(endpoint, api_key, egress)
 
 
 async def _ask(line: _Line, request: GroupRequest, samples: int) -> tuple[list[EndpointReply], Failed | None]:
+    seconds = request.draw.timeout_seconds
     try:
-        async with line.free:
+        async with line.free, asyncio.timeout(seconds):  # the SDK's own limit is of the silence between two bytes
             return await line.api.ask(request.messages, request.draw, samples), None
+    except TimeoutError:
+        return [], Failed(FailureReason.TIMEOUT, f"no whole answer came within {seconds:g} s")
     except EndpointFault as fault:
         return [], Failed(fault.reason, fault.detail)
 

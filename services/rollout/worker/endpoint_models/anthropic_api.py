@@ -14,9 +14,11 @@ from services.rollout.worker.endpoint_models.base import (
     overspent,
     sdk_faults,
 )
+from services.rollout.worker.endpoint_models.egress import GuardedTransport
 from services.rollout.worker.groups import Draw
 from shared.contracts.rollout import Message, ModelEndpoint
 from shared.contracts.verifier import FinishReason
+from shared.egress import EgressRule
 
 _CUT = ("max_tokens", "model_context_window_exceeded")
 
@@ -24,10 +26,16 @@ _CUT = ("max_tokens", "model_context_window_exceeded")
 class AnthropicApi:
     """See `ModelApi`."""
 
-    def __init__(self, endpoint: ModelEndpoint, api_key: str | None) -> None:
+    def __init__(self, endpoint: ModelEndpoint, api_key: str | None, egress: EgressRule) -> None:
         self._endpoint = endpoint
         self._key = api_key
-        self._client = anthropic.AsyncAnthropic(api_key=api_key or NO_KEY, base_url=endpoint.url, max_retries=RETRIES)
+        guarded = anthropic.DefaultAsyncHttpxClient(
+            transport=GuardedTransport(egress, endpoint.concurrency),
+            follow_redirects=False,  # the key, and a prompt, go to the address that was named
+        )
+        self._client = anthropic.AsyncAnthropic(
+            api_key=api_key or NO_KEY, base_url=endpoint.url, max_retries=RETRIES, http_client=guarded
+        )
 
     async def ask(self, messages: tuple[Message, ...], draw: Draw, samples: int) -> list[EndpointReply]:
         """See `ModelApi`. The system part is marked for the prompt cache: later samples read it there."""

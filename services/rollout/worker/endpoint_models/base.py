@@ -9,6 +9,7 @@ from typing import Protocol
 from services.rollout.worker.groups import Draw, FailureReason
 from shared.contracts.rollout import Message, ModelEndpoint
 from shared.contracts.verifier import FinishReason
+from shared.egress import EgressRefused
 
 CONNECT_SECONDS = 10.0
 
@@ -32,6 +33,10 @@ class EndpointReply:
     finish_reason: FinishReason
     tokens: int
     """By the endpoint's own count; of several replies counted together, an even share; 0 where it does not say."""
+
+
+class AnswerRefused(Exception):
+    """What an endpoint sends is not read to its end; the message is the reason."""
 
 
 class EndpointFault(Exception):
@@ -66,6 +71,10 @@ def sdk_faults(sdk: ModuleType, root: type[Exception], endpoint: ModelEndpoint, 
     except sdk.APITimeoutError:
         raise EndpointFault(FailureReason.TIMEOUT, f"{url} did not finish within its budget") from None
     except sdk.APIConnectionError as error:
+        if isinstance(error.__cause__, EgressRefused):
+            raise EndpointFault(FailureReason.ENGINE_REFUSED, str(error.__cause__)) from None
+        if isinstance(error.__cause__, AnswerRefused):
+            raise EndpointFault(FailureReason.ENGINE_REFUSED, f"{url}: {error.__cause__}") from None
         cause = type(error.__cause__ or error).__name__
         raise EndpointFault(FailureReason.ENGINE_UNREACHABLE, f"{url} gave no answer ({cause})") from None
     except (root, ValueError) as error:
@@ -79,6 +88,8 @@ def _status_fault(status: int, url: str, model: str, message: str, api_key: str 
         return EndpointFault(
             FailureReason.ENGINE_REFUSED, f"{said}: the API key is missing, wrong, or may not use {model!r}"
         )
+    if status < 400:
+        return EndpointFault(FailureReason.ENGINE_REFUSED, f"{said}, a redirect: name the address it leads to instead")
     if status == 404:
         return EndpointFault(
             FailureReason.ENGINE_REFUSED, f"{said}: no model {model!r} there, or the URL lacks its /v1 (OpenAI's API)"

@@ -16,18 +16,26 @@ from services.rollout.worker.endpoint_models.base import (
     overspent,
     sdk_faults,
 )
+from services.rollout.worker.endpoint_models.egress import GuardedTransport
 from services.rollout.worker.groups import Draw, FailureReason
 from shared.contracts.rollout import Message, ModelEndpoint
 from shared.contracts.verifier import FinishReason
+from shared.egress import EgressRule
 
 
 class OpenAIApi:
     """See `ModelApi`."""
 
-    def __init__(self, endpoint: ModelEndpoint, api_key: str | None) -> None:
+    def __init__(self, endpoint: ModelEndpoint, api_key: str | None, egress: EgressRule) -> None:
         self._endpoint = endpoint
         self._key = api_key
-        self._client = openai.AsyncOpenAI(api_key=api_key or NO_KEY, base_url=endpoint.url, max_retries=RETRIES)
+        guarded = openai.DefaultAsyncHttpxClient(
+            transport=GuardedTransport(egress, endpoint.concurrency),
+            follow_redirects=False,  # the key, and a prompt, go to the address that was named
+        )
+        self._client = openai.AsyncOpenAI(
+            api_key=api_key or NO_KEY, base_url=endpoint.url, max_retries=RETRIES, http_client=guarded
+        )
         self._at_once = True
         """Until the endpoint refuses to draw several replies to one prompt."""
         self._told = True

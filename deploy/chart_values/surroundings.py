@@ -1,0 +1,90 @@
+"""What the release meets in its cluster: images, networks, ingress, monitoring."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from deploy.chart_values.parts import Part
+from deploy.chart_values.scalars import (
+    Annotations,
+    Choice,
+    Cidr,
+    Digest,
+    Free,
+    Name,
+    NodeSelector,
+    OptionalName,
+    Port,
+    QualifiedName,
+    Repository,
+    Tag,
+    Url,
+)
+
+
+class Images(Part):
+    registry: Repository
+    tag: Tag
+    digests: dict[
+        Literal[
+            "verifier",
+            "sandbox",
+            "author",
+            "rollout",
+            "inference",
+            "trainer-cpu",
+            "trainer-cuda",
+            "engine-cpu",
+            "engine-cuda",
+        ],
+        Digest,
+    ]
+    pullPolicy: Literal["IfNotPresent", "Always", "Never"]
+    pullSecrets: list[Name]
+
+
+class NetworkPolicy(Part):
+    enabled: bool
+    clients: list[Free]
+    ingressController: Annotated[list[Free], Field(min_length=1)]
+    prometheus: Annotated[list[Free], Field(min_length=1)]
+    kuberayOperator: Annotated[list[Free], Field(min_length=1)]
+    cnpgOperator: Annotated[list[Free], Field(min_length=1)]
+    dns: Annotated[list[Free], Field(min_length=1)]
+    kubernetesApi: Annotated[list[Cidr], Field(min_length=1)]
+    kubernetesApiPorts: Annotated[list[Port], Field(min_length=1)]
+    s3: Annotated[list[Cidr], Field(min_length=1)]
+    s3Port: Port
+    redis: Annotated[list[Cidr], Field(min_length=1)]
+    redisPort: Port
+    teachers: Annotated[list[Cidr], Field(min_length=1)]
+
+
+class Ingress(Part):
+    enabled: bool
+    className: OptionalName
+    annotations: Annotations
+    host: Name
+    services: Annotated[
+        list[Literal["rollout", "trainer", "inference", "author", "verifier"]], Field(min_length=1, max_length=5)
+    ]
+    tlsSecret: OptionalName
+
+
+class Dashboards(Part):
+    enabled: bool
+    label: QualifiedName
+
+
+class Monitoring(Part):
+    monitors: Choice
+    rules: Choice
+    labels: NodeSelector
+    interval: Annotated[str, Field(pattern=r"^[1-9][0-9]*[sm]$")]
+    dashboards: Dashboards
+    prometheusUrl: Url
+    runbooks: Url
+
+
+class PodDisruptionBudgets(Part):
+    enabled: bool

@@ -1,0 +1,1 @@
+"""Supervised runs: right replies as examples, TRL's SFT trainer in the same job as GRPO's, adapters served alike."""
