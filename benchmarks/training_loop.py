@@ -28,7 +28,8 @@ from services.trainer.repository import RunRepository
 from services.trainer.settings import JobSettings
 from shared.auth import write_tokens
 from shared.contracts.rollout import BatchGroup, BatchRequest
-from shared.contracts.trainer import GuardAction, GuardName, LoraConfig, RunConfig, Step
+from shared.contracts.run_config import GuardAction, GuardName, LoraConfig, RunConfig
+from shared.contracts.trainer import Step
 from shared.database import migrate, open_pool
 from tests.conftest import started_control_cluster
 from tests.models import make_model

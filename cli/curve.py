@@ -11,7 +11,8 @@ from matplotlib.axes import Axes
 
 from shared.contracts.measuring import Report
 from shared.contracts.rollout import ENDPOINT_POLICY_PREFIX
-from shared.contracts.trainer import Method, Run, Step
+from shared.contracts.run_config import Method
+from shared.contracts.trainer import Run, Step
 from shared.ids import parse_policy
 
 MEAN_OVER_STEPS = 5

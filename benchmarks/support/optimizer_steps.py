@@ -14,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from services.trainer.learning.learner import build_learner
 from services.trainer.learning.settings import lora_config
-from shared.contracts.trainer import RunConfig
+from shared.contracts.run_config import RunConfig
 from tests.trainer.stock import stock_trainer
 
 

@@ -17,8 +17,8 @@ from shared.clients.rollout import RolloutClient
 from shared.contracts.inference import Adapter, Layout
 from shared.contracts.measuring import DeltaRequest
 from shared.contracts.rollout import Purpose, Sampling, SamplingParameters, SamplingRequest, SamplingState
+from shared.contracts.run_config import RunConfig
 from shared.contracts.tasks import Split
-from shared.contracts.trainer import RunConfig
 from shared.ids import BASE_POLICY
 
 app = typer.Typer(help="Adapters the gateway knows.", no_args_is_help=True)

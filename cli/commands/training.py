@@ -25,7 +25,7 @@ from cli.stack.stack import StackError
 from cli.supervised_view import dry_run_lines
 from shared.clients.trainer import TrainerClient
 from shared.contracts.planning import DryRunRequest, PlanRequest
-from shared.contracts.trainer import (
+from shared.contracts.run_config import (
     GRPO_FIELDS,
     AdvantageScale,
     DataParallel,
@@ -34,14 +34,12 @@ from shared.contracts.trainer import (
     Loss,
     Method,
     RewardSource,
-    Run,
     RunConfig,
-    RunRequest,
-    RunState,
     Schedule,
     SharedPrompt,
     Tracker,
 )
+from shared.contracts.trainer import Run, RunRequest, RunState
 from shared.contracts.verifier import Profile
 
 app = typer.Typer(help="Training runs.", no_args_is_help=True)

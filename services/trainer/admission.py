@@ -15,7 +15,7 @@ from shared.clients.rollout import RolloutClient
 from shared.contracts.base import FieldError
 from shared.contracts.inference import AdapterList
 from shared.contracts.measuring import Band
-from shared.contracts.trainer import Method, RunConfig, SharedPrompt
+from shared.contracts.run_config import Method, RunConfig, SharedPrompt
 from shared.errors import Invalid, Unavailable
 from shared.ids import parse_policy
 

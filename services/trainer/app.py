@@ -11,7 +11,7 @@ from services.trainer.admission import Admission
 from services.trainer.endpoints import plan_router, router
 from services.trainer.guards.curves import Curves
 from services.trainer.launching.choice import open_launcher
-from services.trainer.planning import Planner
+from services.trainer.planning.planner import Planner
 from services.trainer.repository import RunRepository
 from services.trainer.service import RunService
 from services.trainer.settings import TrainerSettings

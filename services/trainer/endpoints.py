@@ -4,7 +4,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Request
 
-from services.trainer.planning import Planner, presets
+from services.trainer.planning.planner import Planner, presets
 from services.trainer.service import RunService
 from services.trainer.supervised.intake import Intake, refuse_without_gold
 from shared.auth import Scope

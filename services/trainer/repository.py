@@ -5,7 +5,8 @@ from typing import Any
 
 from psycopg.types.json import Jsonb
 
-from shared.contracts.trainer import CurvePoint, Run, RunConfig, RunEvent, RunState, Step
+from shared.contracts.run_config import RunConfig
+from shared.contracts.trainer import CurvePoint, Run, RunEvent, RunState, Step
 from shared.database import Pool
 
 _RUN = """

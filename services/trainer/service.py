@@ -8,7 +8,8 @@ from services.trainer import metrics
 from services.trainer.guards.curves import Curves
 from services.trainer.launching.launcher import JobState, Launcher, LauncherUnavailable
 from services.trainer.repository import RunRepository, StoredRun
-from shared.contracts.trainer import DataParallel, Run, RunConfig, RunEvent, RunRequest, RunState, Step
+from shared.contracts.run_config import DataParallel, RunConfig
+from shared.contracts.trainer import Run, RunEvent, RunRequest, RunState, Step
 from shared.errors import Conflict, NotFound, Unavailable
 
 log = logging.getLogger(__name__)

@@ -3,7 +3,7 @@
 import importlib.util
 from collections.abc import Sequence
 
-from shared.contracts.trainer import Tracker
+from shared.contracts.run_config import Tracker
 
 PACKAGES = {
     Tracker.TENSORBOARD: ("tensorboardX", "tensorboard"),

@@ -5,8 +5,8 @@ from typing import Any
 from pydantic import Field
 
 from shared.contracts.base import Contract
+from shared.contracts.run_config import RunConfig
 from shared.contracts.supervision import DropReason
-from shared.contracts.trainer import RunConfig
 
 
 class ModelShape(Contract):
@@ -75,7 +75,7 @@ class MemoryLine(Contract):
 
 
 class Plan(Contract):
-    """An estimate. Formulas are in `services/trainer/plan.py`; a run's own steps replace it once there are some."""
+    """An estimate. Formulas are in `services/trainer/planning/plan.py`; a run has its own steps."""
 
     parameters: int
     lora_parameters: int

@@ -11,16 +11,8 @@ from cli.commands.training import read_guards
 from cli.context import UsageError
 from cli.run_view import attempt_line, curve_lines, drawings, plan_lines, run_json
 from cli.sparkline import BLOCKS, WIDTH, sparkline
-from shared.contracts.trainer import (
-    AttemptRecord,
-    CodeVersion,
-    CurvePoint,
-    GuardAction,
-    GuardName,
-    Run,
-    RunConfig,
-    RunState,
-)
+from shared.contracts.run_config import GuardAction, GuardName, RunConfig
+from shared.contracts.trainer import AttemptRecord, CodeVersion, CurvePoint, Run, RunState
 from tests.trainer.test_plan import planned
 from tests.trainer.test_records import step
 
@@ -55,7 +47,7 @@ def test_a_checkpoints_score_says_when_it_is_not_there() -> None:
 
 
 def test_a_plan_says_memory_time_and_price() -> None:
-    from services.trainer.planning import presets
+    from services.trainer.planning.planner import presets
 
     text = "\n".join(plan_lines(planned(presets()["recipe-r5"])))
     assert "512 samples" in text and "fits" in text and "dollars" in text and "passes over 326 prompts" in text

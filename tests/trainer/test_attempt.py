@@ -20,7 +20,8 @@ from services.trainer.repository import RunRepository
 from services.trainer.settings import JobSettings
 from shared.artifacts import adapter_digest
 from shared.contracts.inference import AdapterKind
-from shared.contracts.trainer import EventKind, Run, RunConfig, RunState, Step
+from shared.contracts.run_config import RunConfig
+from shared.contracts.trainer import EventKind, Run, RunState, Step
 from shared.database import open_pool
 from shared.ids import parse_served_name
 from tests.models import make_model

@@ -14,7 +14,8 @@ from services.trainer.job.remote import Remote
 from services.trainer.job.replies import teaches
 from services.trainer.job.schedule import Place
 from services.trainer.settings import JobSettings
-from shared.contracts.trainer import EventKind, GuardAction, GuardName
+from shared.contracts.run_config import GuardAction, GuardName
+from shared.contracts.trainer import EventKind
 from tests.models import make_model
 from tests.trainer.peer_app import serving
 from tests.trainer.peers import BAND_TASKS, Peers

@@ -16,7 +16,8 @@ from services.trainer.guards.rules import GUARDS, Evidence, findings
 from services.trainer.repository import RunRepository
 from shared.auth import read_token
 from shared.clients.rollout import RolloutClient
-from shared.contracts.trainer import CurvePoint, EventKind, GuardAction, GuardName, RunEvent
+from shared.contracts.run_config import GuardAction, GuardName
+from shared.contracts.trainer import CurvePoint, EventKind, RunEvent
 from shared.database import open_pool
 from tests.trainer.peers import Script
 from tests.trainer.test_attempt import Bench, bench, model

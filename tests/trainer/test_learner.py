@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from shared.contracts.trainer import LoraConfig, RunConfig
+from shared.contracts.run_config import LoraConfig, RunConfig
 from tests.models import make_model
 from tests.trainer.sampling import draw, load_tokenizer, prompt_of
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from shared.contracts.trainer import Loss, SharedPrompt
+from shared.contracts.run_config import Loss, SharedPrompt
 from tests.models import make_adapter, make_model
 from tests.trainer.sampling import load_tokenizer
 from tests.trainer.test_learner import run_config

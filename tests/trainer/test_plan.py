@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from services.trainer.plan import Lengths, activation_bytes, make_plan, parameters, trainer_memory
-from services.trainer.planning import presets, read_shape
-from services.trainer.step_flops import lora_parameters
+from services.trainer.planning.plan import Lengths, activation_bytes, make_plan, parameters, trainer_memory
+from services.trainer.planning.planner import presets, read_shape
+from services.trainer.planning.step_flops import lora_parameters
 from shared.contracts.planning import Plan, Preset
-from shared.contracts.trainer import RunConfig
+from shared.contracts.run_config import RunConfig
 from tests.models import make_model
 
 

@@ -8,7 +8,8 @@ import pytest
 
 from services.trainer.failures import RunFailed
 from services.trainer.trackers import missing_trackers
-from shared.contracts.trainer import EventKind, GuardName, Tracker
+from shared.contracts.run_config import GuardName, Tracker
+from shared.contracts.trainer import EventKind
 from tests.trainer.test_attempt import RUN, STEPS, Bench, bench, model
 from tests.trainer.test_records import step
 

@@ -16,7 +16,8 @@ from shared.artifacts import adapter_digest
 from shared.clients.inference import InferenceClient
 from shared.clients.trainer import TrainerClient
 from shared.contracts.inference import AdapterState
-from shared.contracts.trainer import Run, RunConfig, RunRequest, RunState, Step
+from shared.contracts.run_config import RunConfig
+from shared.contracts.trainer import Run, RunRequest, RunState, Step
 from shared.ids import parse_served_name
 from tests.stack import StackHandle
 

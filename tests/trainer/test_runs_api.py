@@ -16,7 +16,7 @@ from services.trainer.endpoints import plan_router, router
 from services.trainer.guards.curves import Curves
 from services.trainer.job.records import RunRecords
 from services.trainer.launching.launcher import JobState, LauncherUnavailable
-from services.trainer.planning import Planner
+from services.trainer.planning.planner import Planner
 from services.trainer.repository import RunRepository
 from services.trainer.service import RunService
 from services.trainer.settings import JobSettings
@@ -27,7 +27,8 @@ from shared.auth import TokenFile, read_token
 from shared.clients.inference import InferenceClient
 from shared.clients.rollout import RolloutClient
 from shared.contracts.rollout import SamplingRequest
-from shared.contracts.trainer import CurvePoint, EventKind, GuardAction, GuardName, RunEvent, RunState
+from shared.contracts.run_config import GuardAction, GuardName
+from shared.contracts.trainer import CurvePoint, EventKind, RunEvent, RunState
 from shared.database import open_pool
 from tests.models import make_model
 from tests.trainer.peer_app import serving

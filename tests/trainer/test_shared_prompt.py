@@ -21,7 +21,7 @@ from transformers import (
 
 from services.trainer.failures import RunFailed
 from services.trainer.learning.shared_prompt import Limits, distinct_prompts, refusal, score_completions
-from shared.contracts.trainer import SharedPrompt
+from shared.contracts.run_config import SharedPrompt
 from tests.models import make_model
 from tests.trainer.test_learner import run_config
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from services.trainer.planning import read_shape
-from services.trainer.step_flops import StepTokens, step_flops
+from services.trainer.planning.planner import read_shape
+from services.trainer.planning.step_flops import StepTokens, step_flops
 from shared.contracts.planning import ModelShape
 from tests.models import make_model
 from tests.trainer.test_learner import run_config

@@ -5,9 +5,9 @@ from pathlib import Path
 import psutil
 import torch
 
-from services.trainer.plan import GIB, trainer_memory
-from services.trainer.planning import read_shape
-from shared.contracts.trainer import RunConfig
+from services.trainer.planning.plan import GIB, trainer_memory
+from services.trainer.planning.planner import read_shape
+from shared.contracts.run_config import RunConfig
 
 
 def memory_preflight(config: RunConfig) -> tuple[float, float] | None:

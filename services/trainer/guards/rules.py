@@ -10,7 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from shared.contracts.measuring import ReportLine
-from shared.contracts.trainer import CurvePoint, GuardAction, GuardName, Step
+from shared.contracts.run_config import GuardAction, GuardName
+from shared.contracts.trainer import CurvePoint, Step
 
 HEADROOM_LIMIT = 0.10
 ZERO_VARIANCE_LIMIT = 0.5

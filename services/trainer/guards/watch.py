@@ -11,21 +11,12 @@ from services.trainer.guards.rules import Evidence, findings
 from services.trainer.job.drawing import Drawn
 from services.trainer.job.records import RunRecords
 from services.trainer.job.remote import Remote
-from services.trainer.planning import cut_on_another
+from services.trainer.planning.planner import cut_on_another
 from shared.contracts.measuring import Band
 from shared.contracts.rollout import Purpose, SamplingParameters, SamplingRequest
+from shared.contracts.run_config import SUPERVISED_GUARDS, GuardAction, GuardName, Method, RunConfig
 from shared.contracts.tasks import Split
-from shared.contracts.trainer import (
-    SUPERVISED_GUARDS,
-    CurvePoint,
-    EventKind,
-    GuardAction,
-    GuardName,
-    Method,
-    RunConfig,
-    RunEvent,
-    Step,
-)
+from shared.contracts.trainer import CurvePoint, EventKind, RunEvent, Step
 
 log = logging.getLogger(__name__)
 

@@ -15,7 +15,8 @@ from services.trainer.job.code_version import code_version
 from services.trainer.job.records import RunRecords
 from services.trainer.job.worker import WorkerArguments, train_in_worker
 from services.trainer.settings import JobSettings
-from shared.contracts.trainer import RunConfig, RunState
+from shared.contracts.run_config import RunConfig
+from shared.contracts.trainer import RunState
 from shared.telemetry import configure_logging, redact
 
 log = logging.getLogger(__name__)

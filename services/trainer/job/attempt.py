@@ -20,7 +20,7 @@ from services.trainer.job.workers import by_first
 from services.trainer.learning.learner import GrpoLearner, build_learner
 from services.trainer.learning.rows import REWARD_COLUMN, refuse_unended, shuffled, to_rows
 from services.trainer.settings import JobSettings
-from shared.contracts.trainer import RewardSource, RunConfig
+from shared.contracts.run_config import RewardSource, RunConfig
 
 log = logging.getLogger(__name__)
 

@@ -18,7 +18,8 @@ from services.trainer.job.replies import teaches
 from services.trainer.job.schedule import Place, Prompts, step_seed
 from services.trainer.learning.rows import refuse_other_policy
 from shared.contracts.rollout import BatchGroup, BatchRequest
-from shared.contracts.trainer import EventKind, GuardAction, GuardName, RunConfig
+from shared.contracts.run_config import GuardAction, GuardName, RunConfig
+from shared.contracts.trainer import EventKind
 
 log = logging.getLogger(__name__)
 

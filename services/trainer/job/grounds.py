@@ -13,7 +13,7 @@ from services.trainer.job.starting import starting_point
 from services.trainer.job.workers import by_first
 from services.trainer.settings import JobSettings
 from services.trainer.trackers import missing_trackers
-from shared.contracts.trainer import RunConfig
+from shared.contracts.run_config import RunConfig
 
 
 class Grounds:

@@ -10,7 +10,8 @@ from psycopg.rows import tuple_row
 from psycopg.types.json import Jsonb
 
 from services.trainer.failures import Fenced, RunFailed
-from shared.contracts.trainer import AttemptRecord, CodeVersion, CurvePoint, RunConfig, RunEvent, RunState, Step
+from shared.contracts.run_config import RunConfig
+from shared.contracts.trainer import AttemptRecord, CodeVersion, CurvePoint, RunEvent, RunState, Step
 
 Result = TypeVar("Result")
 

@@ -21,7 +21,7 @@ from shared.clients.rollout import RolloutClient
 from shared.contracts.inference import Adapter, AdapterRequest, AdapterState
 from shared.contracts.measuring import Band, Report
 from shared.contracts.rollout import BatchEnd, BatchGroup, BatchRequest, SamplingRequest
-from shared.contracts.trainer import RunConfig
+from shared.contracts.run_config import RunConfig
 from shared.errors import ServiceError
 from shared.ids import parse_policy
 

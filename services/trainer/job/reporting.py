@@ -15,7 +15,8 @@ from typing import Any
 from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 from transformers.integrations import INTEGRATION_TO_CALLBACK, TensorBoardCallback, WandbCallback
 
-from shared.contracts.trainer import EventKind, GuardName, Step, Tracker
+from shared.contracts.run_config import GuardName, Tracker
+from shared.contracts.trainer import EventKind, Step
 from shared.telemetry import redact
 
 log = logging.getLogger(__name__)

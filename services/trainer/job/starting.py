@@ -9,7 +9,7 @@ from services.trainer.job.publisher import BASE, Policy
 from services.trainer.job.remote import Remote
 from shared.artifacts import ArtifactError, adapter_digest, fetch_adapter
 from shared.contracts.inference import AdapterRequest
-from shared.contracts.trainer import RunConfig
+from shared.contracts.run_config import RunConfig
 from shared.ids import BASE_POLICY
 
 

@@ -7,7 +7,8 @@ from typing import TypedDict
 
 from services.trainer.failures import Fenced, RunFailed
 from services.trainer.settings import JobSettings
-from shared.contracts.trainer import EventKind, Method, RunConfig, RunState
+from shared.contracts.run_config import Method, RunConfig
+from shared.contracts.trainer import EventKind, RunState
 from shared.telemetry import configure_logging
 
 log = logging.getLogger(__name__)

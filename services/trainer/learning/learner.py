@@ -41,7 +41,7 @@ from services.trainer.learning.sharding import (  # noqa: E402
 )
 from services.trainer.learning.shared_prompt import Limits, refusal, score_completions  # noqa: E402
 from services.trainer.learning.sizes import CHECKPOINTING_PARAMETERS, KL_STRIDE  # noqa: E402
-from shared.contracts.trainer import RunConfig, SharedPrompt  # noqa: E402
+from shared.contracts.run_config import RunConfig, SharedPrompt  # noqa: E402
 
 log = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ from peft import LoraConfig
 from trl import GRPOConfig
 
 from services.trainer.learning.sizes import micro_batch_rows
-from shared.contracts.trainer import Loss, RunConfig
+from shared.contracts.run_config import Loss, RunConfig
 
 CISPO_CAP = 5.0
 """TRL reads `epsilon_high` as the cap of the ratio itself under CISPO (https://huggingface.co/papers/2510.13786)."""

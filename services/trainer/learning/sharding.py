@@ -15,7 +15,7 @@ from transformers import AutoModelForCausalLM
 from transformers.distributed import DistributedConfig
 
 from services.trainer.failures import RunFailed
-from shared.contracts.trainer import RunConfig
+from shared.contracts.run_config import RunConfig
 
 NO_SHARED_PROMPTS = "under FSDP2 workers must forward equally often, and shared prompts take as many as lengths ask for"
 

@@ -17,7 +17,7 @@ from services.trainer.supervised.encoding import Examples, open_encoder, refuse_
 from services.trainer.supervised.learner import build_learner
 from services.trainer.supervised.recorder import SupervisedRecorder
 from services.trainer.supervised.steps import step_tasks
-from shared.contracts.trainer import RunConfig
+from shared.contracts.run_config import RunConfig
 from shared.errors import Invalid
 
 log = logging.getLogger(__name__)

@@ -16,8 +16,8 @@ from services.trainer.small_policy.examples import Example, prompt_ids, reply_id
 from services.trainer.supervised.lessons import Found, Lesson
 from services.trainer.supervised.refusal import unusable
 from shared.contracts.planning import DryRun
+from shared.contracts.run_config import RunConfig
 from shared.contracts.supervision import DropReason
-from shared.contracts.trainer import RunConfig
 
 
 @dataclass(frozen=True)

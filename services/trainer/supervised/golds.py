@@ -16,8 +16,8 @@ from shared.auth import Scope, TokenFile, read_token
 from shared.clients.author import AuthorClient
 from shared.clients.base import ServiceProblem
 from shared.contracts.rollout import Regime
+from shared.contracts.run_config import RunConfig
 from shared.contracts.tasks import PrivilegedTask, Split, Task
-from shared.contracts.trainer import RunConfig
 from shared.domain import Bundle, BundleError, find_bundle, messages
 from shared.errors import Forbidden
 

@@ -11,7 +11,7 @@ from shared.auth import Scope
 from shared.clients.base import ServiceProblem, ServiceUnreachable
 from shared.clients.rollout import RolloutClient
 from shared.contracts.planning import DryRun
-from shared.contracts.trainer import RunConfig
+from shared.contracts.run_config import RunConfig
 from shared.errors import Forbidden, Invalid, Unavailable
 
 

@@ -15,7 +15,7 @@ from services.trainer.learning.learner import load_base
 from services.trainer.learning.settings import common_settings, lora_config
 from services.trainer.learning.sizes import CHECKPOINTING_PARAMETERS, micro_batch_rows
 from services.trainer.small_policy.examples import IGNORED, Example
-from shared.contracts.trainer import RunConfig
+from shared.contracts.run_config import RunConfig
 
 
 class SftLearner(SFTTrainer):  # type: ignore[misc]  # TRL ships no types

@@ -7,9 +7,9 @@ from services.trainer.supervised.refusal import unusable
 from shared.clients.base import ServiceProblem
 from shared.clients.rollout import RolloutClient
 from shared.contracts.rollout import Row, Sampling, SamplingState
+from shared.contracts.run_config import RunConfig
 from shared.contracts.supervision import DropReason
 from shared.contracts.tasks import Split
-from shared.contracts.trainer import RunConfig
 from shared.contracts.verifier import FinishReason, Status
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from services.trainer.settings import JobSettings
-from shared.contracts.trainer import RunConfig
+from shared.contracts.run_config import RunConfig
 from tests.models import make_model
 from tests.trainer.supervised.sources import QUESTION_ONLY, SAMPLING, Sources, serving_sources
 

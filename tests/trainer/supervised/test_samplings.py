@@ -10,9 +10,9 @@ from services.trainer.supervised.samplings import unfit, verified_replies
 from shared.auth import read_token
 from shared.clients.rollout import RolloutClient
 from shared.contracts.rollout import Regime, SamplingRequest, SamplingState
+from shared.contracts.run_config import RunConfig
 from shared.contracts.supervision import DropReason
 from shared.contracts.tasks import Split
-from shared.contracts.trainer import RunConfig
 from shared.contracts.verifier import FinishReason, Status
 from shared.errors import Invalid
 from tests.trainer.supervised.conftest import sft_config

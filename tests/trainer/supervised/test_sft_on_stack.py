@@ -16,8 +16,9 @@ from shared.clients.inference import InferenceClient
 from shared.clients.rollout import RolloutClient
 from shared.clients.trainer import TrainerClient
 from shared.contracts.inference import AdapterState
+from shared.contracts.run_config import GRPO_FIELDS, RunConfig
 from shared.contracts.tasks import PrivilegedTask
-from shared.contracts.trainer import GRPO_FIELDS, CurvePoint, RunConfig, RunRequest, RunState
+from shared.contracts.trainer import CurvePoint, RunRequest, RunState
 from shared.ids import parse_served_name
 from tests.stack import StackHandle
 from tests.trainer.test_run_on_stack import DEMO_RUN, at_step, ended, training_workers

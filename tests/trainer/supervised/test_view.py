@@ -10,10 +10,11 @@ from cli.curve import draw_curve
 from cli.run_view import drawings, run_table, step_line
 from cli.supervised_view import dry_run_lines
 from services.trainer import metrics
-from services.trainer.planning import presets
+from services.trainer.planning.planner import presets
 from shared.contracts.planning import DryRun
+from shared.contracts.run_config import Method, RunConfig
 from shared.contracts.supervision import DropReason, SupervisedFigures
-from shared.contracts.trainer import Method, Run, RunConfig, RunState, Step
+from shared.contracts.trainer import Run, RunState, Step
 from tests.trainer.supervised.conftest import sft_config
 from tests.trainer.test_records import step
 

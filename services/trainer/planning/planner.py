@@ -8,13 +8,13 @@ from pathlib import Path
 import psutil
 from pydantic import ValidationError
 
-from services.trainer.plan import GIB, PROMPT_TOKENS, Lengths, make_plan
+from services.trainer.planning.plan import GIB, PROMPT_TOKENS, Lengths, make_plan
 from shared.clients.base import ServiceProblem, ServiceUnreachable
 from shared.clients.rollout import RolloutClient
 from shared.contracts.base import FieldError
 from shared.contracts.measuring import Band
 from shared.contracts.planning import Hardware, ModelShape, Plan, PlanRequest, Preset
-from shared.contracts.trainer import Method, RunConfig
+from shared.contracts.run_config import Method, RunConfig
 from shared.errors import Invalid, Unavailable
 
 FOLDER = Path(__file__).parent / "presets"

@@ -12,9 +12,15 @@ from services.trainer.learning.sizes import (
     KL_STRIDE,
     micro_batch_rows,
 )
-from services.trainer.step_flops import StepTokens, attention_layers, linear_layers, lora_parameters, step_flops
+from services.trainer.planning.step_flops import (
+    StepTokens,
+    attention_layers,
+    linear_layers,
+    lora_parameters,
+    step_flops,
+)
 from shared.contracts.planning import Hardware, MemoryLine, ModelShape, Plan
-from shared.contracts.trainer import Method, RunConfig, SharedPrompt
+from shared.contracts.run_config import Method, RunConfig, SharedPrompt
 
 GIB = 2**30
 OPTIMIZER_BYTES = 16
