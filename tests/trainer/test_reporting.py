@@ -59,6 +59,7 @@ def test_tensorboard_gets_each_steps_record_and_what_trl_logs_over_all_attempts(
     assert list(found["train/loss"]) == [1, 2, 3] and "train/frac_reward_zero_std" in found
 
 
+@pytest.mark.slow
 def test_a_tracker_that_fails_is_told_once_and_costs_no_training(
     bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

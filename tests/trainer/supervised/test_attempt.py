@@ -144,6 +144,7 @@ def test_golds_are_learnt_and_left_nowhere(bench: SftBench, tmp_path: Path, capf
     assert not [text for text in golds for step in steps if text in step.model_dump_json()]
 
 
+@pytest.mark.slow
 def test_a_stopped_run_goes_on_and_ends_as_an_unbroken_twin(bench: SftBench) -> None:
     stop_after(bench, 1)
     assert bench.train(bench.begin(attempt=2)) == STEPS
