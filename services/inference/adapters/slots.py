@@ -28,6 +28,7 @@ class Slot:
     idle_since: float = field(default_factory=time.monotonic)
     """When a request last ended."""
     came: float = field(default_factory=time.monotonic)
+    """When it became ready here."""
     kept: bool = False
     """Pinned, or named by an alias: never closed for another's sake."""
 
