@@ -29,7 +29,7 @@ SPLIT_CELLS = 100_000
 """An array or JSON column that would take more cells is compared by exact value."""
 
 UNCLEAR_SHARE = 8
-"""Where floats decide less than all but one in so many, exact integers are faster than a few Decimals each."""
+"""Where floats leave more than one in so many undecided, integers decide: a Decimal each is slower then."""
 
 _ABSENT: Value = ("absent",)
 
@@ -203,7 +203,7 @@ class _NumberLine:
         return low, high, np.clip(nearest, low, np.maximum(low, high))
 
     def _reach(self, numbers: list[Decimal], floats: NDArray[np.float64]) -> tuple[Codes, Codes]:
-        order = np.argsort(floats, kind="stable")  # neighbours find the same memory: searching is twice as fast
+        order = np.argsort(floats, kind="stable")  # ascending, the search finds what it needs in the cache
         low, low_end, high, high_end = np.empty((4, len(floats)), np.int64)
         # Conversion, product and sum are each off by half a unit in the last place.
         slack = np.abs(floats[order]) * 1e-15 + 1e-17

@@ -170,7 +170,6 @@ async def test_pinned_adapters_stay_and_leave_a_slot_free(gateway: Gateway) -> N
         assert (await problem(client.pin(names[0])))[0] == 404
 
 
-@pytest.mark.slow
 async def test_removal_lets_requests_end_and_turns_new_ones_away(gateway: Gateway) -> None:
     name, request = publication(gateway, gateway.adapter(seed=81), "leaving")
     body = {"model": name, "prompt": [5, 6, 7], "max_tokens": 1000, "ignore_eos": True, "stream": True}

@@ -21,7 +21,8 @@ from shared.clients.verifier import VerifierClient
 from shared.contracts.tasks import Split
 from shared.domain import find_bundle
 from shared.settings import REPOSITORY
-from tests.rollout.scripted import Script, make_task, running, stand_ins
+from tests.rollout.scripted import Script, make_task, stand_ins
+from tests.serving import served
 
 TASKS = 12
 
@@ -94,7 +95,7 @@ def start_coordinator(
     script: Script, control_db: str, tokens: Path, settings_changes: dict[str, object]
 ) -> Iterator[StartCoordinator]:
     """Starts a coordinator on the test's ledger; a test may start another after it."""
-    with running(stand_ins(script)) as neighbours:
+    with served(stand_ins(script)) as neighbours:
         fields: dict[str, object] = {
             "port": 1,
             "tokens_file": tokens,
@@ -124,7 +125,7 @@ def start_coordinator(
                 await sampler.close()
 
             app.router.lifespan_context = lifespan
-            with running(app) as url:
+            with served(app) as url:
                 yield Coordinator(url, read_token(tokens, "user"))
 
         yield start

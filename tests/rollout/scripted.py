@@ -9,16 +9,13 @@ import json
 import re
 import threading
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-import uvicorn
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 
-from cli.stack.home import free_ports
 from shared.contracts.base import Problem, Readiness
 from shared.contracts.inference import (
     ADAPTER_DIGEST_HEADER,
@@ -329,23 +326,6 @@ async def _events(script: Script, body: dict[str, Any], fault: str | None) -> As
                 finish_reason=end if token == tokens[-1] else None,
             )
     yield b"data: [DONE]\n\n"
-
-
-@contextmanager
-def running(app: FastAPI) -> Iterator[str]:
-    """The app on a free port, in a thread; gives its URL."""
-    port = free_ports(1)[0]
-    server = uvicorn.Server(uvicorn.Config(app, port=port, log_config=None, timeout_graceful_shutdown=2))
-    thread = threading.Thread(target=server.run)
-    thread.start()
-    try:
-        while not server.started:
-            assert thread.is_alive()
-            threading.Event().wait(0.01)
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        server.should_exit = True
-        thread.join(timeout=20)
 
 
 def stand_ins(script: Script) -> FastAPI:

@@ -21,8 +21,9 @@ from shared.database import migrate
 from shared.errors import Unavailable
 from tests.conftest import start_control_server, stop_control_server
 from tests.rollout.conftest import Coordinator, StartCoordinator
-from tests.rollout.scripted import Script, running
+from tests.rollout.scripted import Script
 from tests.rollout.test_samplings import TASKS, K, all_rows, assert_each_once, landed, request, until
+from tests.serving import served
 
 PAGE = "<!doctype html><title>Sign in</title>"
 DISK_MB = 128
@@ -87,7 +88,7 @@ def web_page() -> Iterator[str]:
     def page(path: str) -> HTMLResponse:
         return HTMLResponse(PAGE)
 
-    with running(app) as url:
+    with served(app) as url:
         yield url
 
 

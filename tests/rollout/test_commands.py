@@ -13,7 +13,8 @@ from cli.main import main
 from shared.auth import read_token
 from tests.rollout.conftest import TASKS, Coordinator
 from tests.rollout.providers import KEY, Providers, providers_app
-from tests.rollout.scripted import GOLD, running
+from tests.rollout.scripted import GOLD
+from tests.serving import served
 
 K = 4
 
@@ -33,7 +34,7 @@ Command = Callable[..., Ended]
 @pytest.fixture
 def providers() -> Iterator[tuple[Providers, str]]:
     script = Providers()
-    with running(providers_app(script)) as url:
+    with served(providers_app(script)) as url:
         yield script, f"{url}/v1"
 
 

@@ -19,8 +19,8 @@ from shared.clients.base import ServiceProblem
 from shared.contracts.rollout import EndpointApi, ModelEndpoint, SamplingState
 from shared.egress import PUBLIC, EgressRefused, EgressRule
 from tests.rollout.conftest import Coordinator
-from tests.rollout.scripted import running
 from tests.rollout.test_samplings import ended, request
+from tests.serving import served
 
 NAME = "models.example"
 ENDLESS_MEBIBYTES = 1000
@@ -53,7 +53,7 @@ async def test_a_listed_endpoint_cannot_send_a_request_on_to_another_address(
     def on(path: str) -> RedirectResponse:
         return RedirectResponse(f"/inside/{path}", 307)
 
-    with running(app) as url:
+    with served(app) as url:
         async with coordinator.client() as client:
             elsewhere = ModelEndpoint(url=url, model="m", api=api)
             await client.start(request("elsewhere", endpoint=elsewhere, limit=1))
@@ -95,7 +95,7 @@ async def test_an_answer_that_would_fill_the_memory_is_not_read(
         bomb = gzip.compress(bytes(16 * 1024**2), 1)
         return Response(bomb, media_type="application/json", headers={"content-encoding": "gzip"})
 
-    with running(app) as url:
+    with served(app) as url:
         async with coordinator.client() as client:
             for name, words in (("endless", "has over 2097152 bytes"), ("packed", "is compressed")):
                 elsewhere = ModelEndpoint(url=f"{url}/{name}", model="m", api=api)
@@ -121,7 +121,7 @@ async def test_an_answer_that_dribbles_is_given_up_when_its_budget_ends(
 
         return StreamingResponse(parts(), media_type="application/json")
 
-    with running(app) as url:
+    with served(app) as url:
         async with coordinator.client() as client:
             await client.start(request("elsewhere", endpoint=ModelEndpoint(url=url, model="m"), limit=1))
             done = await ended(client, "elsewhere")
@@ -183,7 +183,7 @@ async def test_public_addresses_are_asked_through_a_proxy_where_the_environment_
         seen.append(str(request.url))
         return "through"
 
-    with running(app) as url:
+    with served(app) as url:
         monkeypatch.setenv("http_proxy", url)
         rule = EgressRule(("http://models.example",), "S")
         async with httpx2.AsyncClient(transport=GuardedTransport(rule, 4)) as client:

@@ -22,8 +22,9 @@ from shared.contracts.tasks import Split
 from shared.contracts.verifier import Status
 from tests.rollout.conftest import Coordinator, StartCoordinator
 from tests.rollout.providers import KEY, REPLY_TOKENS, Providers, providers_app
-from tests.rollout.scripted import Script, running
+from tests.rollout.scripted import Script
 from tests.rollout.test_samplings import K, all_rows, assert_each_once, ended, request, until
+from tests.serving import served
 
 
 @pytest.fixture
@@ -33,7 +34,7 @@ def providers() -> Providers:
 
 @pytest.fixture
 def url(providers: Providers) -> Iterator[str]:
-    with running(providers_app(providers)) as url:
+    with served(providers_app(providers)) as url:
         yield url
 
 

@@ -24,9 +24,10 @@ from shared.clients.rollout import RolloutClient
 from shared.contracts.rollout import SamplingState
 from shared.contracts.tasks import Split
 from tests.rollout.conftest import TASKS, eventually, is_true
-from tests.rollout.scripted import Script, running, stand_ins
+from tests.rollout.scripted import Script, stand_ins
 from tests.rollout.test_batches import DIGEST, batch, groups_and_end
 from tests.rollout.test_samplings import all_rows, assert_each_once, ended, request
+from tests.serving import served
 
 pytestmark = pytest.mark.slow
 
@@ -87,7 +88,7 @@ def on_ray(script: Script, control_db: str, tokens: Path, tmp_path: Path, settin
     ray_port, port = free_ports(2)
     token = tmp_path / "ray-token"
     token.write_text("0" * 64)
-    with running(stand_ins(script)) as neighbours, tempfile.TemporaryDirectory(prefix="ray-") as short:
+    with served(stand_ins(script)) as neighbours, tempfile.TemporaryDirectory(prefix="ray-") as short:
         environment = os.environ | {
             "RAY_ADDRESS": f"127.0.0.1:{ray_port}",
             "RAY_AUTH_MODE": "token",

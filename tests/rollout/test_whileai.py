@@ -20,8 +20,9 @@ from tests.inference.conftest import started_gateway
 from tests.inference.scripted_engine import METRICS
 from tests.inference.support import Gateway, Service
 from tests.rollout.conftest import Coordinator
-from tests.rollout.scripted import Script, make_task, running
+from tests.rollout.scripted import Script, make_task
 from tests.rollout.whileai_agreement import TASKS, K, Services, verdicts_agree
+from tests.serving import served
 from tests.verifier.conftest import VerifierProcess, start_verifier, temporary_folder
 
 pytestmark = pytest.mark.slow
@@ -99,7 +100,7 @@ def verifier(tokens: Path) -> Iterator[VerifierProcess]:
 @pytest.fixture
 def gateway(control_cluster: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
     folder = tmp_path_factory.mktemp("gateway")
-    with running(engine()) as url:
+    with served(engine()) as url:
         service = Service("", url, "", {}, folder)
         with started_gateway([service], Path("model"), control_cluster, folder) as found:
             found.service.wait_ready()

@@ -18,8 +18,8 @@ from shared.contracts.tasks import PrivilegedTask
 from shared.domain import find_bundle, system_prompt
 from shared.settings import REPOSITORY
 from shared.whileai import GatewayAgent, SqlVerifier, from_whileai, pinned_tasks
-from tests.rollout.scripted import running
 from tests.rollout.test_samplings import ended
+from tests.serving import served
 
 TASKS, K = 20, 4
 
@@ -89,7 +89,7 @@ async def verdicts_agree(services: Services, tasks: Sequence[PrivilegedTask], cl
     assert Counter(row["prompt"] for row in theirs) == {task.question.strip(): K for task in tasks}
     assert {row["judge_name"] for row in theirs} == {"sqlclimb"}
     assert not any(gold in str(theirs) for task in tasks for gold in task.privileged.golds if len(gold) > 40)
-    with running(replaying(theirs)) as url:
+    with served(replaying(theirs)) as url:
         request = SamplingRequest(
             sampling_id="whileai-replayed",
             domain=services.domain,

@@ -13,7 +13,7 @@ from shared import web
 from shared.auth import OwnToken, Scope, TokenFile, read_token, write_tokens
 from shared.clients.base import ServiceClient, ServiceProblem
 from shared.contracts.base import Contract
-from tests.rollout.scripted import running
+from tests.serving import served
 
 
 class Thing(Contract):
@@ -36,7 +36,7 @@ def callee(tmp_path: Path) -> Iterator[tuple[str, Path]]:
     async def thing() -> Thing:
         return Thing(name="found")
 
-    with running(app) as url:
+    with served(app) as url:
         yield url, tokens
 
 

@@ -2,11 +2,9 @@
 
 import contextlib
 import threading
-import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
-import uvicorn
 from fastapi import FastAPI
 from fastapi.responses import StreamingResponse
 
@@ -16,6 +14,7 @@ from shared.contracts.measuring import Band, Report
 from shared.contracts.rollout import BatchEnd, BatchRequest, Sampling, SamplingParameters, SamplingRequest
 from shared.errors import Conflict, NotFound, Unavailable
 from shared.web import create_app, needs
+from tests.serving import served
 from tests.trainer.peer_reports import sampling_of
 from tests.trainer.peers import BAND_TASKS, Peers
 
@@ -115,17 +114,8 @@ def _app(peers: Peers, tokens: Path) -> FastAPI:
 def serving(model: Path, tokens: Path) -> Iterator[Peers]:
     """Peers on a free port, in a thread."""
     peers = Peers(model)
-    port = int(peers.url.rpartition(":")[2])
-    server = uvicorn.Server(uvicorn.Config(_app(peers, tokens), host="127.0.0.1", port=port, log_level="warning"))
-    thread = threading.Thread(target=server.run, daemon=True)
-    thread.start()
-    deadline = time.monotonic() + 10
-    while not server.started:
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    try:
-        yield peers
-    finally:
-        peers.release.set()
-        server.should_exit = True
-        thread.join(timeout=10)
+    with served(_app(peers, tokens), int(peers.url.rpartition(":")[2])):
+        try:
+            yield peers
+        finally:
+            peers.release.set()

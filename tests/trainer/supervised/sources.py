@@ -1,14 +1,11 @@
 """Rollout and author as a supervised run sees them, over real HTTP: a finished sampling's rows, tasks with golds."""
 
 import contextlib
-import threading
-import time
 from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import uvicorn
 from fastapi import FastAPI
 from fastapi.responses import StreamingResponse
 
@@ -29,6 +26,7 @@ from shared.contracts.tasks import Archetype, Difficulty, Privileged, Privileged
 from shared.contracts.verifier import FinishReason, Status
 from shared.errors import NotFound
 from shared.web import Scopes, create_app, needs
+from tests.serving import served
 from tests.trainer.sampling import load_tokenizer
 
 SAMPLING = "base-train"
@@ -165,16 +163,5 @@ def _app(sources: Sources, tokens: Path) -> FastAPI:
 def serving_sources(model: Path, tokens: Path) -> Iterator[Sources]:
     """Sources on a free port, in a thread."""
     sources = Sources(model)
-    port = int(sources.url.rpartition(":")[2])
-    server = uvicorn.Server(uvicorn.Config(_app(sources, tokens), host="127.0.0.1", port=port, log_level="warning"))
-    thread = threading.Thread(target=server.run, daemon=True)
-    thread.start()
-    deadline = time.monotonic() + 10
-    while not server.started:
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    try:
+    with served(_app(sources, tokens), int(sources.url.rpartition(":")[2])):
         yield sources
-    finally:
-        server.should_exit = True
-        thread.join(timeout=10)
