@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from weakref import WeakValueDictionary
 
 from services.trainer import metrics
 from services.trainer.guards.curves import Curves
@@ -37,7 +38,8 @@ class RunService:
         self._curves = curves
         self._launcher = launcher
         self._admit = admit
-        self._submitting: set[str] = set()
+        self._starting: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        """By run, as long as somebody starts it: between its row and its job, a second start would see it dead."""
         self._shown: set[str] = set()
 
     async def start(self, request: RunRequest) -> Run:
@@ -45,6 +47,11 @@ class RunService:
 
         Raises Conflict for a known id with another config, Invalid as Admission, Unavailable without Ray.
         """
+        starting = self._starting.setdefault(request.run_id, asyncio.Lock())
+        async with starting:
+            return await self._start(request)
+
+    async def _start(self, request: RunRequest) -> Run:
         stored = await self._repository.find(request.run_id)
         if stored is not None:
             if not _same_run(stored.run.config, request.config):
@@ -52,13 +59,6 @@ class RunService:
             if stored.run.state is RunState.DONE or await self._is_at_work(stored.run):
                 return stored.run
         await self._admit(request.config)
-        self._submitting.add(request.run_id)  # its job does not exist yet: the watch must not miss it
-        try:
-            return await self._begin(request, stored)
-        finally:
-            self._submitting.discard(request.run_id)
-
-    async def _begin(self, request: RunRequest, stored: StoredRun | None) -> Run:
         if stored is None:
             mine = await self._repository.create(request.run_id, request.config)
         else:
@@ -119,7 +119,7 @@ class RunService:
                 active = await self._repository.active()
                 self._forget_all_but({stored.run.run_id for stored in active})
                 for stored in active:
-                    if stored.run.run_id not in self._submitting:
+                    if stored.run.run_id not in self._starting:
                         await self._look_at(stored)
                 await self._curves.read()
             except LauncherUnavailable as error:

@@ -34,7 +34,7 @@ def settings(url: str, key: str = "sk-right", **more: object) -> TeacherSettings
             "openai_base_url": f"{url}/v1",
             "anthropic_calls_per_minute": 0,
             "teacher_retries": 3,
-            "teacher_stall_seconds": 0.5,
+            "teacher_stall_seconds": 60.0,
             **more,
         }
     )
@@ -82,7 +82,7 @@ def test_a_stream_that_ends_early_keeps_what_had_come_and_is_not_asked_again(
     server: ModelServer, teacher: str, stalls: bool
 ) -> None:
     server.faults.append(Fault(after=700, stalls=stalls))
-    found = complete(settings(server.url), teacher)
+    found = complete(settings(server.url, teacher_stall_seconds=2.0), teacher)
     assert (found.text, found.outcome) == (WORDS[:700], Outcome.CUT)
     assert found.usage.estimated
     assert found.usage.output >= 700 // 4

@@ -43,6 +43,10 @@ class ScriptedLauncher:
     def __init__(self) -> None:
         self.jobs: dict[tuple[str, int], JobState] = {}
         self.reachable = True
+        self.submitting = asyncio.Event()
+        self.free = asyncio.Event()
+        """Cleared: submissions take until it is set."""
+        self.free.set()
 
     def _reach(self) -> None:
         if not self.reachable:
@@ -50,6 +54,8 @@ class ScriptedLauncher:
 
     async def submit(self, run_id: str, attempt: int) -> None:
         self._reach()
+        self.submitting.set()
+        await self.free.wait()
         self.jobs[run_id, attempt] = JobState.ALIVE
 
     async def state(self, run_id: str, attempt: int) -> JobState:
@@ -141,6 +147,17 @@ async def test_a_new_run_is_submitted_once(api: Api) -> None:
 async def test_simultaneous_starts_make_one_job(api: Api) -> None:
     answers = await asyncio.gather(*(api.start() for _ in range(5)))
     assert {answer.status_code for answer in answers} == {200}
+    assert list(api.launcher.jobs) == [("night", 1)]
+
+
+async def test_a_start_while_the_job_is_being_submitted_waits_for_it(api: Api) -> None:
+    api.launcher.free.clear()
+    first = asyncio.create_task(api.start())
+    await api.launcher.submitting.wait()
+    second = asyncio.create_task(api.start())
+    await asyncio.wait({second}, timeout=0.5)  # time to make a second job, if it could
+    api.launcher.free.set()
+    assert [(await one).json()["attempt"] for one in (first, second)] == [1, 1]
     assert list(api.launcher.jobs) == [("night", 1)]
 
 
