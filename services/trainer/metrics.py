@@ -1,4 +1,4 @@
-"""What the API exports of active runs: the newest step's figures, one series a run."""
+"""What the API exports of runs, until a little after their end: the newest step's figures, one series a run."""
 
 from prometheus_client import Gauge
 
@@ -42,7 +42,7 @@ def show(run_id: str, step: Step) -> None:
 
 
 def forget(run_id: str) -> None:
-    """The run has ended: its series would otherwise stand still for ever."""
+    """The run has ended some time ago: its series would otherwise stand still for ever."""
     for gauge in (STEP, *FIGURES.values(), *SUPERVISED_FIGURES.values()):
         gauge.remove(run_id)
     SECONDS.remove_by_labels({"run": run_id})

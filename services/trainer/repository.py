@@ -41,9 +41,10 @@ class RunRepository:
         found = await self._runs("WHERE r.run_id = %s", (run_id,))
         return found[0] if found else None
 
-    async def active(self) -> list[StoredRun]:
-        """Runs that have not ended."""
-        return await self._runs("WHERE r.finished_at IS NULL", ())
+    async def active(self, ended_within_seconds: float) -> list[StoredRun]:
+        """Runs that have not ended, or did so lately."""
+        lately = "r.finished_at > now() - make_interval(secs => %s)"
+        return await self._runs(f"WHERE r.finished_at IS NULL OR {lately}", (ended_within_seconds,))
 
     async def newest(self, limit: int) -> list[Run]:
         """The newest runs."""

@@ -18,6 +18,9 @@ log = logging.getLogger(__name__)
 WATCH_SECONDS = 2.0
 """Between two looks at the jobs of active runs."""
 
+SHOWN_SECONDS = 60.0
+"""How long a run's last figures are exported after its end: Prometheus comes by every 15 or 30 s."""
+
 MAY_CHANGE = {"guards": {}, "workers": 1, "data_parallel": DataParallel.DDP, "report_to": []}
 """Fields that another attempt of a run may set anew: they do not change what it learns."""
 
@@ -116,11 +119,12 @@ class RunService:
         """Notice jobs that died, for as long as the service lives."""
         while True:
             try:
-                active = await self._repository.active()
+                active = await self._repository.active(SHOWN_SECONDS)
                 self._forget_all_but({stored.run.run_id for stored in active})
                 for stored in active:
-                    if stored.run.run_id not in self._starting:
-                        await self._look_at(stored)
+                    await self._show(stored.run)
+                    if stored.run.finished_at is None and stored.run.run_id not in self._starting:
+                        await self._look_at(stored.run)
                 await self._curves.read()
             except LauncherUnavailable as error:
                 log.warning("%s; runs stay as they are until it answers", error)
@@ -133,11 +137,12 @@ class RunService:
             metrics.forget(run_id)
         self._shown &= active
 
-    async def _look_at(self, stored: StoredRun) -> None:
-        run = stored.run
+    async def _show(self, run: Run) -> None:
         if newest := await self._repository.steps(run.run_id, run.steps_done - 1):
             metrics.show(run.run_id, newest[-1])
             self._shown.add(run.run_id)
+
+    async def _look_at(self, run: Run) -> None:
         job = await self._launcher.state(run.run_id, run.attempt)
         if job is JobState.ALIVE:
             return

@@ -161,6 +161,30 @@ async def test_a_start_while_the_job_is_being_submitted_waits_for_it(api: Api) -
     assert list(api.launcher.jobs) == [("night", 1)]
 
 
+async def test_a_runs_last_figures_are_exported_a_little_longer_than_it_lives(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await api.start()
+    records = RunRecords(api.dsn, "night", 1)
+    records.begin({})
+    records.add_step(step(1, 1))
+    records.finish(RunState.DONE)  # perhaps between two looks of the watch
+
+    async def exported(wanted: str) -> str:
+        """The newest step as `/metrics` says it; the watch needs a moment."""
+        for _ in range(200):
+            lines = (await api.http.get("/metrics")).text.splitlines()
+            found = "".join(line for line in lines if line.startswith('sqlclimb_run_step{run="night"}'))
+            if found.endswith(wanted) and bool(found) == bool(wanted):
+                break
+            await asyncio.sleep(0.05)
+        return found
+
+    assert await exported("1.0")
+    monkeypatch.setattr("services.trainer.service.SHOWN_SECONDS", 0.0)
+    assert await exported("") == ""
+
+
 async def test_another_config_under_the_same_id_is_a_conflict_that_names_the_field(api: Api) -> None:
     await api.start()
     answer = await api.start(learning_rate=2e-3)
