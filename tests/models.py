@@ -125,7 +125,7 @@ def make_adapter(
 
 
 def token_logprobs(model: Path, sequences: Sequence[Sequence[int]], adapter: Path | None = None) -> list[list[float]]:
-    """Teacher-forced log-probabilities by transformers (+ PEFT): for each sequence, of tokens 1 to the end."""
+    """As `logprobs_of`, of a model in a folder and an adapter on it."""
     import torch
     from peft import PeftModel
     from transformers import AutoModelForCausalLM
@@ -133,7 +133,13 @@ def token_logprobs(model: Path, sequences: Sequence[Sequence[int]], adapter: Pat
     policy: Any = AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32)
     if adapter is not None:
         policy = PeftModel.from_pretrained(policy, str(adapter))
-    policy.eval()
+    return logprobs_of(policy.eval(), sequences)
+
+
+def logprobs_of(policy: Any, sequences: Sequence[Sequence[int]]) -> list[list[float]]:
+    """Teacher-forced log-probabilities by transformers (+ PEFT): for each sequence, of tokens 1 to the end."""
+    import torch
+
     found = []
     with torch.no_grad():
         for sequence in sequences:

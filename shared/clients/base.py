@@ -32,19 +32,31 @@ class WrongAnswer(ServiceUnreachable):
     """An answer, and not of the kind asked for: another program is at that address. Asking again changes nothing."""
 
 
-class _Busy(Exception):
-    """The service asks to repeat the call a little later."""
+class _NotNow(Exception):
+    """An answer that another try may better."""
 
     def __init__(self, response: httpx.Response) -> None:
         super().__init__(response.status_code)
         self.response = response
 
 
+class _Busy(_NotNow):
+    """The service asks to repeat the call a little later."""
+
+
+class _Elsewhere(_NotNow):
+    """A proxy on the way answered: it does not reach the service, or was just started and knows no routes yet."""
+
+
+PROXY_ANSWERS = (404, 502, 503, 504)
+"""What proxies say of a service behind them, as text or HTML; services and engines say JSON."""
+
+
 def _again(error: Exception) -> bool | float:
     """Whether a call is repeated, or after how many seconds."""
     if isinstance(error, _Busy):
         return float(error.response.headers["retry-after"])
-    return isinstance(error, httpx.TransportError)
+    return isinstance(error, httpx.TransportError | _Elsewhere)
 
 
 class _Bearer(httpx.Auth):
@@ -127,10 +139,12 @@ class ServiceClient:
                     response = await self._http.request(method, path, content=content, headers=sent, params=params)
                     if response.status_code == 429 and response.headers.get("retry-after", "").isdigit():
                         raise _Busy(response)
+                    if response.status_code in PROXY_ANSWERS and "json" not in response.headers.get("content-type", ""):
+                        raise _Elsewhere(response)
         except httpx.TransportError as error:
             raise self.unreachable(error) from error
-        except _Busy as busy:
-            response = busy.response
+        except _NotNow as last:
+            response = last.response
         raise_for_problem(response)
         return response
 

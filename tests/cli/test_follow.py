@@ -18,15 +18,17 @@ PAGE = b"<!doctype html><title>Sign in</title>"
 
 
 @contextlib.contextmanager
-def answering(port: int, kind: str, body: bytes, *, unready: int = 0, status: int = 503) -> Iterator[None]:
-    """An HTTP server that answers everything with that; the first `unready` requests with a problem."""
-    waiting = [NOT_READY % status] * unready
+def answering(
+    port: int, kind: str, body: bytes, *, unready: int = 0, status: int = 503, error: tuple[str, bytes] | None = None
+) -> Iterator[None]:
+    """An HTTP server that answers everything with that; the first `unready` requests with `error`, or a problem."""
+    waiting = [error or (kind, NOT_READY % status)] * unready
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            content = waiting.pop() if waiting else body
+            content_type, content = waiting.pop() if waiting else (kind, body)
             self.send_response(200 if content is body else status)
-            self.send_header("content-type", kind)
+            self.send_header("content-type", content_type)
             self.send_header("content-length", str(len(content)))
             self.end_headers()
             self.wfile.write(content)
@@ -81,6 +83,13 @@ async def test_a_service_that_is_not_ready_yet_is_waited_for_and_says_why(
             assert (await patiently(lambda: client.call("GET", "/v1/anything", Readiness))).ready
     line = f"not ready (HTTP {status}): Unavailable: the database is starting up; waiting for it to come back"
     assert capsys.readouterr().out.count(line) == 1  # one line a period, however often it is asked
+
+
+async def test_a_proxy_that_knows_no_routes_yet_is_asked_again() -> None:
+    (port,) = free_ports(1)
+    with answering(port, "application/json", READY, unready=2, status=404, error=("text/plain", b"Path not found.")):
+        async with ServiceClient(f"http://127.0.0.1:{port}", "token") as client:
+            assert (await client.call("GET", "/v1/anything", Readiness)).ready
 
 
 async def test_a_lasting_refusal_is_said_at_once(capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,6 +5,7 @@ and its probe agree with what the publisher claims. What the contracts promise i
 a step, older attempts get 409, publishing is idempotent.
 """
 
+import copy
 import math
 import tempfile
 import threading
@@ -23,7 +24,7 @@ from shared.contracts.verifier import FinishReason, Status
 from shared.errors import Conflict
 from shared.ids import parse_served_name
 from shared.statistics import pass_at_k
-from tests.models import token_logprobs
+from tests.models import logprobs_of
 from tests.trainer.peer_reports import interval, report_of
 from tests.trainer.sampling import draw, load_tokenizer, prompt_of
 
@@ -71,6 +72,8 @@ class Peers:
     """The server and what it saw."""
 
     def __init__(self, model: Path) -> None:
+        from transformers import AutoModelForCausalLM
+
         self.model = model
         self.script = Script()
         self.release = threading.Event()
@@ -84,6 +87,9 @@ class Peers:
         self.adapters: dict[str, Adapter] = {}
         self.publishes: list[str] = []
         self.folder = Path(tempfile.mkdtemp())
+        self._base = AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32).eval()
+        """Loaded once: while one thread loads, torch's defaults are not the others'."""
+        self._computing = threading.Lock()
         self.tokenizer = load_tokenizer(model)
         self.url = f"http://127.0.0.1:{free_ports(1)[0]}"
 
@@ -98,23 +104,25 @@ class Peers:
         if self.script.lose_calls:
             self.script.lose_calls -= 1
             return [lost_group(request, task_id) for task_id in request.task_ids]
-        if key not in self.batches:
-            with torch.random.fork_rng():  # PEFT draws when it loads, and the trainer may live in this process
+        with self._computing:
+            if key not in self.batches:
                 model, digest = self._policy(request.policy)
-            assert digest == request.adapter_digest
-            self.batches[key] = [self._group(request, task_id, model, digest) for task_id in request.task_ids]
+                assert digest == request.adapter_digest
+                self.batches[key] = [self._group(request, task_id, model, digest) for task_id in request.task_ids]
         return self.batches[key]
 
     def _policy(self, policy: str) -> tuple[Any, str]:
-        from peft import PeftModel
-        from transformers import AutoModelForCausalLM
-
-        model = AutoModelForCausalLM.from_pretrained(self.model, dtype=torch.float32).eval()
         if policy == "base":
-            return model, "base"
+            return self._base, "base"
         run_id, step = policy.split("@")
         (adapter,) = [a for a in self.adapters.values() if (a.run_id, a.step) == (run_id, int(step))]
-        return PeftModel.from_pretrained(model, str(self.folder / adapter.name)).eval(), adapter.digest
+        return self._adapted(self.folder / adapter.name), adapter.digest
+
+    def _adapted(self, folder: Path) -> Any:
+        from peft import PeftModel
+
+        with torch.random.fork_rng():  # PEFT draws when it loads, and the trainer may live in this process
+            return PeftModel.from_pretrained(copy.deepcopy(self._base), str(folder)).eval()
 
     def _group(self, request: BatchRequest, task_id: str, model: Any, digest: str) -> BatchGroup:
         prompt_ids = prompt_of(self.tokenizer, task_id)
@@ -158,9 +166,12 @@ class Peers:
 
     def evaluate(self, request: SamplingRequest) -> Report:
         """Real replies of the policy on the tasks asked for, or on ten of the holdout; pass@1 and pass@k of them."""
+        with self._computing:
+            return self._evaluate(request)
+
+    def _evaluate(self, request: SamplingRequest) -> Report:
         script = self.script
-        with torch.random.fork_rng():
-            model, digest = self._policy(request.policy)
+        model, digest = self._policy(request.policy)
         holdout = request.task_ids is None
         rates: list[tuple[int, int]] = []
         for task_id in [f"t{100 + number}" for number in range(HOLDOUT_TASKS)] if holdout else request.task_ids or []:
@@ -212,15 +223,15 @@ class Peers:
         ids = [sequence.token_ids for sequence in sequences]
         own = [value for sequence in sequences for value in sequence.logprobs]
 
-        def scored(adapter: Path | None) -> list[float]:
-            found = token_logprobs(self.model, ids, adapter)
+        def scored(model: Any) -> list[float]:
+            found = logprobs_of(model, ids)
             return [v for values, sequence in zip(found, sequences, strict=True) for v in values[sequence.start - 1 :]]
 
         def mean_difference(left: list[float], right: list[float]) -> float:
             return math.fsum(abs(a - b) for a, b in zip(left, right, strict=True)) / len(left)
 
-        with torch.random.fork_rng():
-            served, base = scored(folder), scored(None)
+        with self._computing:
+            served, base = scored(self._adapted(folder)), scored(self._base)
         return ProbeResult(
             served_minus_publisher=mean_difference(served, own),
             base_minus_publisher=mean_difference(base, own),

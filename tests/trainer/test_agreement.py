@@ -1,5 +1,7 @@
 """Sums over micro-batches give the batch's own means, however it is cut."""
 
+import math
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -34,6 +36,15 @@ def test_the_figures_by_hand() -> None:
     assert found.importance_ratio == pytest.approx((2 + 22026.4658) / 4)
     assert found.effective_sample_size == pytest.approx((1 + 1 + 2) ** 2 / (4 * (1 + 1 + 4)), rel=1e-3)
     assert closed([]) == Agreement(logprob_gap=0.0, importance_ratio=1.0, effective_sample_size=1.0, kl=0.0)
+
+
+def test_a_policy_that_ran_away_has_finite_figures() -> None:
+    sums = AgreementSums()
+    sums.add(torch.tensor([1e6, -1e6, 3e38]), torch.tensor([2.0, 0.0, 2.0]))
+    sums.add_kl(torch.tensor([1e6, -1e6]))
+    found = sums.close(lambda total: total)
+    assert all(math.isfinite(value) for value in vars(found).values())
+    assert found.importance_ratio > 1e40, "and still says that it did"
 
 
 def test_workers_are_summed() -> None:

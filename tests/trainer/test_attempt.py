@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import math
 import os
 import signal
 import subprocess
@@ -310,6 +311,13 @@ def test_a_run_that_starts_from_an_adapter_goes_on_from_it(bench: Bench) -> None
     bench.run_id = "round-three"
     with pytest.raises(RunFailed, match=r"`lora.rank`: night@1 has rank 4, the run asks for 8; set it to 4"):
         bench.train(bench.begin(lora={"rank": 8, "alpha": 16}))
+
+
+def test_an_update_that_broke_the_weights_is_not_kept_and_says_what_to_do(bench: Bench) -> None:
+    records = bench.begin(learning_rate=1e30)
+    with pytest.raises(RunFailed, match=r"step \d: .*is no finite number, so its update was not kept.*`learning_rate`"):
+        bench.train(records)
+    assert all(math.isfinite(step.loss) and math.isfinite(step.grad_norm) for step in bench.outcome()[1])
 
 
 def test_a_kernel_that_is_missing_is_told_before_the_model_is_loaded(bench: Bench) -> None:

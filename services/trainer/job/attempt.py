@@ -79,7 +79,7 @@ class Attempt:
         """Load a checkpoint, serve its adapter, log its step if a kill came in between. Returns whether to stop."""
         learner: Any = self._learner
         learner._load_from_checkpoint(str(checkpoint.folder))
-        self._publisher.score_together(learner.model)
+        self._publisher.score(learner.model)
         self._place = Place(**checkpoint.record["place"])
         return by_first(lambda: self._serve_and_log(checkpoint))
 

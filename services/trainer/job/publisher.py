@@ -15,7 +15,6 @@ from services.trainer.failures import RunFailed
 from services.trainer.job.checkpoints import Checkpoint
 from services.trainer.job.remote import Remote
 from services.trainer.job.workers import by_first
-from services.trainer.learning.sharding import is_sharded
 from shared.artifacts import ADAPTER_FILES, ArtifactError, adapter_digest, publish_folder
 from shared.contracts.inference import AdapterKind, AdapterRequest, Probe, ProbeResult, ProbeSequence
 from shared.ids import BASE_DIGEST, BASE_POLICY, served_name
@@ -69,7 +68,7 @@ class Publisher:
         self._remote = remote
         self._probe_file = probe_file
         self._scored: list[ProbeSequence] = []
-        """The probe of the policy that is published next, where all workers had to score it."""
+        """The probe of the policy that is published next."""
 
     @property
     def current(self) -> Policy:
@@ -108,13 +107,19 @@ class Publisher:
         temporary.write_text(json.dumps(chosen[::spread][:PROBE_SEQUENCES]))
         temporary.replace(self._probe_file)
 
-    def score_together(self, model: Any) -> None:
-        """In every worker, before the first one publishes: sharded weights forward only together. Else does nothing."""
-        if is_sharded(model):
-            self._scored = scored(by_first(self._chosen), model)
+    def score(self, model: Any) -> float:
+        """The probe of the policy that is published next, in every worker: sharded weights forward only together.
+
+        Returns the sum of its log-probabilities, which is no finite number where the weights are broken.
+        """
+        self._scored = scored(by_first(self._chosen), model)
+        return sum(value for sequence in self._scored for value in sequence.logprobs)
 
     def publish(self, checkpoint: Checkpoint, model: Any) -> Policy:
-        """Serve the adapter of `checkpoint`, which `model` (a PeftModel) holds. Idempotent. Raises RunFailed."""
+        """Serve the adapter of `checkpoint`, which `model` (a PeftModel) holds and `score` has seen.
+
+        Idempotent. Raises RunFailed.
+        """
         started = time.monotonic()
         try:
             digest = adapter_digest(checkpoint.folder)
@@ -125,10 +130,10 @@ class Publisher:
                 f"the adapter of step {checkpoint.step} could not be stored in {self._artifacts}: {error}. "
                 f"It is kept in {checkpoint.folder}; make the store writable and start the run again"
             ) from error
-        probe = Probe(sequences=self._scored or scored(self._chosen(), model))
-        self._scored = []
         kind = AdapterKind.CONTROL if is_base(model) else AdapterKind.TRAINED
-        request = AdapterRequest(uri=uri, base=self._base_name, digest=digest, kind=kind, probe=probe)
+        request = AdapterRequest(
+            uri=uri, base=self._base_name, digest=digest, kind=kind, probe=Probe(sequences=self._scored)
+        )
         adapter = self._remote.publish(name, request)
         self._policies[checkpoint.step] = Policy(
             step=checkpoint.step,

@@ -4,6 +4,7 @@ A kill before the seal loses this step's update: its samples are replayed from t
 nothing: the seal holds the step's figures, and the next attempt publishes and logs what is missing.
 """
 
+import math
 import time
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
@@ -11,6 +12,7 @@ from typing import Any
 
 from transformers import Trainer, TrainerControl, TrainerState, TrainingArguments
 
+from services.trainer.failures import RunFailed
 from services.trainer.job.checkpoints import Checkpoint
 from services.trainer.job.drawing import Drawn
 from services.trainer.job.grounds import Grounds
@@ -45,6 +47,7 @@ class StepRecorder(WorkersCallback):
         self._records = grounds.records
         self._watch = grounds.watch
         self._reporting = grounds.reporting
+        self._probe_sum = 0.0
 
     def on_step_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         self.now = StepInProgress()
@@ -62,10 +65,12 @@ class StepRecorder(WorkersCallback):
 
     def before_save(self) -> None:
         """The probe's log-probabilities of the policy that is saved."""
-        self._publisher.score_together(self.learner.model)
+        self._probe_sum = self._publisher.score(self.learner.model)
 
     def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        checkpoint = self._folder.seal(state.global_step, self.kept(state.global_step))
+        kept = self.kept(state.global_step)
+        refuse_broken(state.global_step, kept["figures"] | {"probe": self._probe_sum})
+        checkpoint = self._folder.seal(state.global_step, kept)
         if self.publish_and_log(checkpoint):
             control.should_training_stop = True
 
@@ -118,6 +123,16 @@ class StepRecorder(WorkersCallback):
             "grad_norm": now.grad_norm,
             "seconds": seconds,
         }
+
+
+def refuse_broken(step: int, figures: dict[str, Any]) -> None:
+    """Raises RunFailed when a figure is no number any more: the weights of that update are of no use."""
+    broken = [name for name, value in figures.items() if isinstance(value, float) and not math.isfinite(value)]
+    if broken:
+        raise RunFailed(
+            f"step {step}: {', '.join(broken)} is no finite number, so its update was not kept. Adapters of "
+            "earlier steps are: start a new run with a lower `learning_rate`, `start_from` the last good one"
+        )
 
 
 def step_record(checkpoint: Checkpoint, policy: Policy, attempt: int) -> Step:

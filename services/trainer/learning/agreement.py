@@ -6,6 +6,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+MAXIMUM_LOG_RATIO = 100.0
+"""Nats beyond which a ratio is counted as e^100: larger ones would overflow, and the figure says enough."""
+
 
 @dataclass(frozen=True)
 class Agreement:
@@ -30,14 +33,16 @@ class AgreementSums:
 
     def add(self, difference: Tensor, capped: Tensor) -> None:
         """`difference`: trainer - engine of each counted token in nats; `capped`: its importance weight."""
-        sums = (difference.abs().sum(), difference.exp().sum(), capped.sum(), capped.square().sum())
+        difference, capped = difference.double(), capped.double()
+        sums = (difference.abs().sum(), _ratio(difference).sum(), capped.sum(), capped.square().sum())
         self._sums[0] += difference.numel()
-        self._sums[1:5] += torch.stack(sums).double().cpu()
+        self._sums[1:5] += torch.stack(sums).cpu()
 
     def add_kl(self, difference: Tensor) -> None:
         """`difference`: base - policy of each counted token in nats."""
+        difference = difference.double()
         self._sums[5] += difference.numel()
-        self._sums[6] += (difference.exp() - difference - 1).sum().item()
+        self._sums[6] += (_ratio(difference) - difference - 1).sum().item()
 
     def close(self, reduce: Callable[[Tensor], Tensor]) -> Agreement:
         """The batch's agreement; `reduce` sums over workers. Without a counted token: perfect."""
@@ -48,3 +53,7 @@ class AgreementSums:
             effective_sample_size=weight**2 / (tokens * square) if tokens else 1.0,
             kl=kl / measured if measured else 0.0,
         )
+
+
+def _ratio(difference: Tensor) -> Tensor:
+    return difference.clamp(max=MAXIMUM_LOG_RATIO).exp()

@@ -56,6 +56,7 @@ class SupervisedAttempt:
         by_first(lambda: self._choose_probe(learner, steps[0]))
         if checkpoint is not None:
             learner._load_from_checkpoint(str(checkpoint.folder))
+            grounds.publisher.score(learner.model)
             if by_first(lambda: recorder.catch_up(checkpoint)):
                 return done
         records = grounds.records
