@@ -12,7 +12,9 @@ for seed in ${SEEDS:-0 1 2}; do
   .venv/bin/python .ci/peak_memory.py --home "$SQLCLIMB_HOME" >"$out/seed-$seed.memory" &
   .venv/bin/sqlclimb demo --seed "$seed" --keep | tee "$out/seed-$seed.log"
   echo "seed $seed took $((SECONDS - started)) s"
-  .venv/bin/python scripts/recompute_delta.py "demo-shop-$seed-base" "demo-shop-$seed-after" \
+  .venv/bin/python scripts/recompute_delta.py \
+    --before "demo-shop-$seed-base" --before "demo-shop-$seed-base-again" \
+    --after "demo-shop-$seed-after" --after "demo-shop-$seed-after-again" \
     --json "$SQLCLIMB_HOME/results/demo-shop-$seed-run.delta.json" | tee -a "$out/seed-$seed.log"
   .venv/bin/sqlclimb down
 done

@@ -44,11 +44,11 @@ FULL = ClimbSize(
     phrasings=3,
     policy_steps=None,
     holdout=1000,
-    band_tasks=2600,  # about 1,050 prompts in the band: 64 steps pass over it once, a second pass only memorises
+    band_tasks=2000,  # about 1,000 prompts in the band: 40 steps pass over it once, a second pass only memorises
     band_k=4,
     band_limits=(0.1, 0.9),
-    steps=64,
-    prompts=16,
+    steps=40,
+    prompts=24,
     k=8,
     learning_rate=2e-3,
 )
@@ -117,13 +117,17 @@ class Climb:
             )
             self._call("serve", after)
             self._call(*evaluate, "--id", self._id("after"), "--policy", after)
+            self._call(*evaluate, "--id", self._id("after-again"), "--policy", after, "--seed", "1")
             self._call("report", self._id("base"), self._id("after"))
             results = self._home.folder / "results"
             results.mkdir(exist_ok=True)
             curve = results / f"{run}.png"
             self._call("runs", "show", run, "--png", str(curve))
             measured = results / f"{run}.delta.json"
-            self._call("delta", "--before", self._id("base"), "--after", self._id("after"), "--json", str(measured))
+            self._call(
+                *("delta", "--before", self._id("base"), "--before", self._id("base-again")),
+                *("--after", self._id("after"), "--after", self._id("after-again"), "--json", str(measured)),
+            )
             self._where_to_look(curve, measured)
         except KeyboardInterrupt:
             keep = False

@@ -1,7 +1,7 @@
 """Recompute a delta from the ledger's rows alone, sharing no code with sqlclimb (standard library only).
 
     sqlclimb up
-    python scripts/recompute_delta.py BEFORE AFTER [--json FILE written by `sqlclimb delta --json`]
+    python scripts/recompute_delta.py --before ID… --after ID… [--json FILE written by `sqlclimb delta --json`]
 
 Prints the paired pass@1 difference with its own bootstrap interval. With --json: exit 1 unless the point values agree
 to 1e-9 and the interval's ends to 0.01, or to a tenth of its width where few tasks make it wide.
@@ -14,7 +14,7 @@ import subprocess
 import sys
 import urllib.request
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 DRAWS = 2_000
@@ -46,30 +46,31 @@ def rows(url: str, token: str, sampling: str) -> Iterator[dict[str, object]]:
                 yield json.loads(line)
 
 
-def pass_rates(found: Iterator[dict[str, object]]) -> dict[str, float]:
-    """Task id to the share of its scored rows that match; unscorable rows do not count."""
+def pass_rates(samplings: Iterable[Iterable[dict[str, object]]]) -> dict[str, float]:
+    """Task id to the share of its scored rows that match, in all samplings; unscorable rows do not count."""
     outcomes: dict[str, list[int]] = defaultdict(list)
-    seen = set()
-    for row in found:
-        key = (row["task_id"], row["sample_index"])
-        if key in seen:
-            raise SystemExit(f"row {key} is there twice")
-        seen.add(key)
-        if row["status"] != "unscorable":
-            outcomes[str(row["task_id"])].append(int(row["status"] == "match"))
+    for found in samplings:
+        seen = set()
+        for row in found:
+            key = (row["task_id"], row["sample_index"])
+            if key in seen:
+                raise SystemExit(f"row {key} is there twice")
+            seen.add(key)
+            if row["status"] != "unscorable":
+                outcomes[str(row["task_id"])].append(int(row["status"] == "match"))
     return {task: sum(hits) / len(hits) for task, hits in outcomes.items()}
 
 
 def main() -> None:
     """Print, compare, exit."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("before")
-    parser.add_argument("after")
+    parser.add_argument("--before", action="append", required=True, help="a sampling; again for each repeat")
+    parser.add_argument("--after", action="append", required=True, help="a sampling; again for each repeat")
     parser.add_argument("--json", type=Path, help="the delta to agree with")
     arguments = parser.parse_args()
     url, token = attach()
-    before = pass_rates(rows(url, token, arguments.before))
-    after = pass_rates(rows(url, token, arguments.after))
+    before = pass_rates(rows(url, token, sampling) for sampling in arguments.before)
+    after = pass_rates(rows(url, token, sampling) for sampling in arguments.after)
     shared = sorted(before.keys() & after.keys())
     differences = [after[task] - before[task] for task in shared]
     value = sum(differences) / len(differences)

@@ -1,9 +1,14 @@
-"""Text that encoders refuse: lone surrogates, as a model's broken bytes or a JSON escape can bring them."""
+"""Text that encoders or Postgres refuse: lone surrogates and NUL, as a model's broken bytes can bring them."""
 
 import re
 from typing import Any
 
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def storable(text: str) -> str:
+    """Text as Postgres can hold it: a NUL, which a model may write, becomes U+FFFD."""
+    return text.replace("\x00", "\ufffd")
 
 
 def without_lone_surrogates(value: Any) -> Any:

@@ -11,6 +11,7 @@ from services.author.teachers.endpoint import Completion, Outcome
 from services.author.teachers.metered import Call, StoredCall
 from services.author.teachers.pricing import Usage
 from shared.contracts.tasks import Archetype, Difficulty
+from shared.unicode import storable
 
 
 class StoredLedger:
@@ -71,7 +72,7 @@ class StoredLedger:
         """See `Ledger`."""
         await self._owner.execute(
             "UPDATE author.calls SET reply = %s WHERE authoring_id = %s AND call_key = %s AND state = 'sent'",
-            (_storable(text), self._authoring_id, key),
+            (storable(text), self._authoring_id, key),
         )
 
     async def land(self, key: str, model: str, completion: Completion, cost_usd: float | None) -> None:
@@ -80,7 +81,7 @@ class StoredLedger:
             "UPDATE author.calls SET state = 'landed', reply = %s, outcome = %s, usage = %s, cost_usd = %s, model = %s,"
             " landed_at = now() WHERE authoring_id = %s AND call_key = %s AND state <> 'landed'",
             (
-                _storable(completion.text),
+                storable(completion.text),
                 completion.outcome,
                 Jsonb(asdict(completion.usage)),
                 cost_usd,
@@ -96,11 +97,6 @@ class StoredLedger:
             "UPDATE author.calls SET state = 'withdrawn' WHERE authoring_id = %s AND call_key = %s AND state = 'sent'",
             (self._authoring_id, key),
         )
-
-
-def _storable(text: str) -> str:
-    """Postgres' text holds no NUL."""
-    return text.replace("\x00", "\ufffd")
 
 
 def _stored(row: dict[str, Any]) -> StoredCall:

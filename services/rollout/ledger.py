@@ -57,8 +57,3 @@ def told(error: psycopg.Error) -> str:
         f"the control database is away or takes no rows ({words}). What had landed is kept, and samplings go on by "
         "themselves once it is mended"
     )
-
-
-def storable(text: str) -> str:
-    """Text as Postgres can hold it: a NUL byte, which a model may write, becomes U+FFFD."""
-    return text.replace("\x00", "\ufffd")

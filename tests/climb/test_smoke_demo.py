@@ -15,6 +15,9 @@ from tests.stack import StackHandle
 SECONDS_OF_A_FINISHED_SAMPLING = 10
 """Start of the command and one answer; 240 samples take longer than the rest."""
 
+SIDES = ["--before", "smoke-shop-0-base", "--before", "smoke-shop-0-base-again"]
+SIDES += ["--after", "smoke-shop-0-after", "--after", "smoke-shop-0-after-again"]
+
 PUBLIC_COMMANDS = ("up", "author", "policy", "sample", "report", "band", "train", "serve", "delta")
 
 
@@ -55,7 +58,7 @@ def test_the_delta_is_the_same_from_the_ledgers_rows_alone(stack: StackHandle, m
     monkeypatch.setenv(HOME_VARIABLE, str(stack.home))
     claimed = stack.home / "results" / "smoke-shop-0-run.delta.json"
     script = REPOSITORY / "scripts" / "recompute_delta.py"
-    argv = [sys.executable, str(script), "smoke-shop-0-base", "smoke-shop-0-after", "--json", str(claimed)]
+    argv = [sys.executable, str(script), *SIDES, "--json", str(claimed)]
     done = subprocess.run(argv, capture_output=True, text=True, cwd=REPOSITORY, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "they agree" in done.stdout
@@ -69,7 +72,7 @@ def test_the_same_commands_again_repeat_no_finished_work(stack: StackHandle) -> 
     assert "240/240 landed" in stack.cli(*found[1].split()).stdout
     assert time.monotonic() - started < SECONDS_OF_A_FINISHED_SAMPLING
     again = stack.home / "again.json"
-    stack.cli("delta", "--before", "smoke-shop-0-base", "--after", "smoke-shop-0-after", "--json", str(again))
+    stack.cli("delta", *SIDES, "--json", str(again))
     assert json.loads(again.read_text()) == before
 
 

@@ -16,7 +16,10 @@ from shared.contracts.tasks import PrivilegedTask
 from shared.contracts.verifier import SandboxRequest, Status, VerifyItem, VerifyRequest
 
 ACTORS = {"coordinator": "Coordinator", "worker": "RolloutWorker", "proxy": "ProxyActor"}
-"""Parts that Ray runs, and their actor classes."""
+"""Parts that Ray runs under a sampling, and their actor classes."""
+
+TRAINING = {"trainer-worker": "RayTrainWorker", "driver": "-m services.trainer.job"}
+"""Parts that Ray runs under a training run, and what their command lines hold."""
 
 SUPERVISED = ("verifier", "inference", "engine", "postgres")
 """Parts that are killed with everything they started; the supervisor starts them again."""
@@ -28,8 +31,8 @@ ITEMS_PER_CALL = 200
 
 def victims(home: StackHome, part: str, draw: random.Random) -> list[psutil.Process]:
     """The processes to kill: a whole group, or of a sandbox's servers one. Empty when there is none now."""
-    if part in ACTORS:
-        return [process for process in stack_processes(home) if ACTORS[part] in _command(process)]
+    if mark := (ACTORS | TRAINING).get(part):
+        return [process for process in stack_processes(home) if mark in _command(process)]
     if part == "sandbox":
         servers = [process for process in _group(home, "verifier") if "postgres" in _command(process)]
         return [draw.choice(servers)] if servers else []

@@ -105,6 +105,8 @@ class Script:
     unscorable: int = 0
     """Verdicts to come that say unscorable."""
     sandboxes: set[str] = field(default_factory=set)
+    judged: set[str] = field(default_factory=set)
+    """Replies that the verifier was sent."""
     asked: list[dict[str, Any]] = field(default_factory=list)
     """Bodies of the generations answered."""
     entered: int = 0
@@ -190,6 +192,7 @@ def _verifier(script: Script) -> FastAPI:
         if sandbox_id not in script.sandboxes:
             return _problem(404, "no such sandbox")
         assert all(item.gold == GOLD for item in body.items)
+        script.judged.update(str(item.reply) for item in body.items)
         verdicts = [_verdict(script, str(item.item_id), str(item.reply)) for item in body.items]
         return JSONResponse(VerifyResponse(verdicts=verdicts).model_dump(mode="json"))
 
@@ -268,7 +271,7 @@ def _reply(question: str, right: bool, index: int) -> str:
         return BROKEN
     if "faulty" in question:
         return FAULTY
-    return "SELECT 1" if right else f"SELECT {index + 2} -- {ODD_CHARACTERS}"
+    return "SELECT 1" if right else f"SELECT {index + 2} --\x00{ODD_CHARACTERS}"
 
 
 def _completion(script: Script, body: dict[str, Any], fault: str | None) -> Response:

@@ -76,6 +76,7 @@ async def test_every_sample_lands_as_one_row_with_what_was_sent_and_answered(
         assert (row.status is Status.MATCH) == (row.sample_index < right)
         assert row.reply.endswith("SELECT 1" if row.status is Status.MATCH else ODD_CHARACTERS)
         assert row.reward == (1.0 if row.status is Status.MATCH else 0.1)
+    assert {row.reply for row in rows} == script.judged, "the verdict is on the text that is kept"
 
 
 async def test_the_engine_is_asked_once_a_group_with_ids_and_logprobs_and_top_k_off(

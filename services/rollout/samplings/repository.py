@@ -6,7 +6,7 @@ from typing import cast
 from psycopg.rows import class_row
 from psycopg.types.json import Json, Jsonb
 
-from services.rollout.ledger import Connection, Ledger, patient, storable
+from services.rollout.ledger import Connection, Ledger, patient
 from services.rollout.samplings.records import (
     Fence,
     MissingGroup,
@@ -19,6 +19,7 @@ from services.rollout.worker.completion import thought
 from services.rollout.worker.groups import Landed, Sample
 from shared.contracts.rollout import Purpose, SamplingRequest, SamplingState
 from shared.errors import Conflict
+from shared.unicode import storable
 
 _SAMPLING = """
 SELECT s.*,

@@ -16,6 +16,7 @@ from shared.clients.verifier import VerifierClient
 from shared.contracts.rollout import ModelEndpoint
 from shared.contracts.verifier import SandboxRequest, Status, Verdict, VerifyItem, VerifyRequest
 from shared.egress import EgressRule
+from shared.unicode import storable
 
 UNSCORABLE_RETRIES = 2
 """An unscorable verdict is asked again this often: a sandbox that died is back by then; a broken gold stays broken."""
@@ -98,7 +99,7 @@ class GroupSampler:
         items = [
             VerifyItem(
                 item_id=str(place),
-                reply=choice.reply,
+                reply=storable(choice.reply),  # the verdict is on the text that the ledger keeps
                 finish_reason=choice.finish_reason,
                 gold=request.gold,
                 order_matters=request.order_matters,

@@ -12,6 +12,7 @@ from services.trainer.small_policy.learner import Learner, Report
 from services.trainer.small_policy.measure import Asked, Judge, measure
 from services.trainer.small_policy.model import make_model
 from services.trainer.small_policy.settings import Recipe
+from services.trainer.small_policy.slips import slip
 from services.trainer.small_policy.stopping import stop_reason
 from services.trainer.small_policy.tasks import WarmStart, policy_digest, tasks_digest
 from services.trainer.small_policy.tokenizer import train_tokenizer
@@ -57,7 +58,10 @@ def prepare(bundle: Bundle, tasks: WarmStart, recipe: Recipe) -> Material:
         return Example(prompt, reply_ids(tokenizer, pair.gold))
 
     def epoch(rng: Random) -> list[Example]:
-        return [encode(variation.draw(pair, rng)) for pair in pairs]
+        return [encode(slipped(variation.draw(pair, rng), rng)) for pair in pairs]
+
+    def slipped(pair: Pair, rng: Random) -> Pair:
+        return Pair(pair.question, slip(pair.gold, rng)) if rng.random() < recipe.slips else pair
 
     pairs = [Pair(task.question, reference_of(task)) for task in tasks.learn]
     variation = Variation(pairs)

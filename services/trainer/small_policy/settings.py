@@ -32,6 +32,9 @@ class Recipe(Contract):
         default=0.97, ge=0, lt=1, description="decay of the running average of the weights, a step"
     )
     warmup_steps: int = Field(default=20, ge=1)
+    slips: float = Field(
+        default=0.4, ge=0, le=1, description="share of golds learnt with one slip: what reward can unlearn"
+    )
     maximum_steps: int = Field(default=800, ge=1, description="stop here when the target was not reached")
     target: float = Field(default=0.40, ge=0, le=1, description="stop at this pass@1 on the slice: a middle level")
     measure_from: int = Field(

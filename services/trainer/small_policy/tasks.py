@@ -9,7 +9,7 @@ from services.trainer.small_policy.settings import Recipe
 from shared.contracts.tasks import PrivilegedTask, Split, Task
 from shared.ids import sha256_hex
 
-CODE_VERSION = 2
+CODE_VERSION = 3
 """Raise it when a change here alters the weights that equal inputs give: cached policies are then built anew."""
 
 WARM_START_FOLD, SLICE_FOLD = 0, 1
