@@ -131,5 +131,6 @@ class Job(Placement):
 
 class Trainer(Component):
     settings: settings_of(TrainerSettings, {"gold_token_name"})  # type: ignore[valid-type]
+    golds: bool
     resources: Resources
     job: Job

@@ -58,6 +58,8 @@ class NetworkPolicy(Part):
     redis: Annotated[list[Cidr], Field(min_length=1)]
     redisPort: Port
     teachers: Annotated[list[Cidr], Field(min_length=1)]
+    endpoints: list[Cidr]
+    endpointsPorts: Annotated[list[Port], Field(min_length=1)]
 
 
 class Ingress(Part):

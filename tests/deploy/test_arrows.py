@@ -59,7 +59,20 @@ CNPG: set[Arrow] = {
 
 HUB: set[Arrow] = {("engine", "hub", (443,))}
 
+VALUES: dict[str, Any] = {
+    # every outside peer tells itself apart
+    "networkPolicy": {
+        "kubernetesApi": ["192.0.2.1/32"],
+        "s3": ["192.0.2.2/32"],
+        "redis": ["192.0.2.3/32"],
+        "teachers": ["192.0.2.4/32"],
+        "clients": [{"namespaceSelector": {"matchLabels": {"outside": "apps"}}}],
+    }
+}
+
 SWITCHED_ON: dict[str, Any] = {
+    "networkPolicy": VALUES["networkPolicy"] | {"endpoints": ["192.0.2.5/32"], "endpointsPorts": [443, 8000]},
+    "trainer": {"golds": True},
     "ingress": {"enabled": True, "services": ["rollout", "inference"]},
     "ray": {"gcsFaultTolerance": {"enabled": True, "redisAddress": "redis:6379"}},
     "artifacts": {"backup": {"destination": "s3://bucket/copies"}},
@@ -74,6 +87,9 @@ OPTIONAL: set[Arrow] = {
     ("artifacts-backup", "s3", (443,)),
     ("backup", "database", (5432,)),
     ("author", "teachers", (443,)),
+    ("rollout", "endpoints", (443, 8000)),
+    ("trainer", "author", (8002,)),
+    ("trainer-job", "author", (8002,)),
 }
 
 EXPECTED = {
@@ -87,19 +103,8 @@ EXPECTED = {
     "multi-node": COMMON | DATABASE | ENGINE | KUBERAY | POD_SANDBOX | HUB | S3 | CNPG,
 }
 
-VALUES: dict[str, Any] = {
-    # every outside peer tells itself apart
-    "networkPolicy": {
-        "kubernetesApi": ["192.0.2.1/32"],
-        "s3": ["192.0.2.2/32"],
-        "redis": ["192.0.2.3/32"],
-        "teachers": ["192.0.2.4/32"],
-        "clients": [{"namespaceSelector": {"matchLabels": {"outside": "apps"}}}],
-    }
-}
-
 OUTSIDE = {"192.0.2.1/32": "kubernetes-api", "192.0.2.2/32": "s3", "0.0.0.0/0": "hub"}
-OUTSIDE |= {"192.0.2.3/32": "redis", "192.0.2.4/32": "teachers"}
+OUTSIDE |= {"192.0.2.3/32": "redis", "192.0.2.4/32": "teachers", "192.0.2.5/32": "endpoints"}
 
 
 def peer_names(peers: list[Manifest]) -> set[str]:

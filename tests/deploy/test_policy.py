@@ -211,3 +211,22 @@ def test_no_secret_is_written_in_the_clear(manifests: list[Manifest]) -> None:
     assert secrets or not of_kind(manifests, "Secret")
     for text in secrets:
         assert text not in plain
+
+
+def test_training_reads_golds_only_where_the_values_say_so() -> None:
+    manifests = render("8xh100", values={"trainer": {"golds": True}})
+    for pod in pod_templates(manifests):
+        for container in pod.containers:
+            settings = {entry["name"]: entry.get("value", "") for entry in container.get("env", [])}
+            if pod.component in ("trainer", "trainer-job"):
+                assert settings["SQLCLIMB_GOLD_TOKEN_NAME"] == "golds"
+                assert settings["SQLCLIMB_AUTHOR_URL"].endswith("-author:8002")
+                assert "/domains" in settings["SQLCLIMB_DOMAINS"]
+            else:
+                assert "SQLCLIMB_GOLD_TOKEN_NAME" not in settings
+    (secret,) = [made for made in of_kind(manifests, "Secret") if "trainer-job.json" in made.get("stringData", {})]
+    held = {name: json.loads(text) for name, text in secret["stringData"].items() if name.endswith(".json")}
+    assert {name for name, tokens in held.items() if "golds" in tokens} == {
+        f"{service}.json" for service in ("author", "rollout", "trainer", "trainer-job")
+    }
+    assert held["trainer-job.json"]["golds"] == {"token": held["author.json"]["golds"]["token"], "scopes": ["gold"]}

@@ -66,6 +66,15 @@ a name of `sqlclimb.outside` stands for what is not ours. `ports` empty: all.
 {{- if .Values.model.download }}
 - {from: {{ $engine }}, to: hub, ports: []}
 {{- end }}
+{{- if .Values.trainer.golds }}
+- {from: trainer, to: author, ports: [8002]}
+{{- if $kuberay }}
+- {from: trainer-job, to: author, ports: [8002]}
+{{- end }}
+{{- end }}
+{{- if .Values.networkPolicy.endpoints }}
+- {from: rollout, to: endpoints, ports: []}
+{{- end }}
 {{- if .Values.author.teacherSecret }}
 - {from: author, to: teachers, ports: []}
 {{- end }}
@@ -102,6 +111,7 @@ kubernetes-api: {cidrs: {{ toJson $policy.kubernetesApi }}, ports: {{ toJson $po
 s3: {cidrs: {{ toJson $policy.s3 }}, ports: [{{ $policy.s3Port }}]}
 hub: {cidrs: [0.0.0.0/0], ports: [443]}
 teachers: {cidrs: {{ toJson $policy.teachers }}, ports: [443]}
+endpoints: {cidrs: {{ toJson $policy.endpoints }}, ports: {{ toJson $policy.endpointsPorts }}}
 outer-database: {cidrs: {{ toJson .Values.database.external.cidrs }}}
 redis: {cidrs: {{ toJson $policy.redis }}, ports: [{{ $policy.redisPort }}]}
 {{- end }}

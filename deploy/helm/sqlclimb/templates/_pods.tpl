@@ -108,6 +108,9 @@ capabilities: {drop: [ALL]}
 {{- if has "checkpoints" $needs }}
 - {name: SQLCLIMB_CHECKPOINTS, value: /shared/checkpoints}
 {{- end }}
+{{- if has "golds" $needs }}
+- {name: SQLCLIMB_GOLD_TOKEN_NAME, value: golds}
+{{- end }}
 {{- if has "ray" $needs }}
 - {name: RAY_AUTH_MODE, value: token}
 - name: RAY_AUTH_TOKEN

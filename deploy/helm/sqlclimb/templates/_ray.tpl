@@ -10,6 +10,9 @@ KubeRay writes the container's command. Probes are ours: KubeRay's call wget, wh
 {{- $needs := ternary (list "tokens" "db" "domains" "verifier" "author" "inference") (list "tokens" "db" "rollout" "inference" "artifacts" "checkpoints" "hub") $isRollout -}}
 {{- $names := ternary (list "tokens" "domains") (list "tokens" "checkpoints" "models" "shm") $isRollout -}}
 {{- if and (not $isRollout) (eq $root.Values.artifacts.store "pvc") }}{{ $names = append $names "artifacts" }}{{ end -}}
+{{- if and (not $isRollout) $root.Values.trainer.golds }}
+{{- $needs = concat $needs (list "author" "domains" "golds") }}{{ $names = append $names "domains" -}}
+{{- end -}}
 metadata:
   labels: {{- include "sqlclimb.podLabels" . | nindent 4 }}
     {{- with .podLabels }}{{ toYaml . | nindent 4 }}{{ end }}
