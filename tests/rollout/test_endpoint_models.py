@@ -1,5 +1,6 @@
 """Samplings of models that somebody else serves: same ledger, same verdicts, no ids, and a key that is nowhere."""
 
+import dataclasses
 import logging
 import threading
 from collections import deque
@@ -8,10 +9,12 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
+from services.rollout.worker.endpoint_models import MAXIMUM_IDLE, EndpointModels
 from shared.clients.base import ServiceProblem
 from shared.contracts.measuring import BandRequest, DeltaRequest, DeltaVerdict
 from shared.contracts.rollout import (
     EndpointApi,
+    Message,
     ModelEndpoint,
     Regime,
     SamplingParameters,
@@ -20,9 +23,11 @@ from shared.contracts.rollout import (
 )
 from shared.contracts.tasks import Split
 from shared.contracts.verifier import Status
+from shared.egress import EgressRule
 from tests.rollout.conftest import Coordinator, StartCoordinator
 from tests.rollout.providers import KEY, REPLY_TOKENS, Providers, providers_app
 from tests.rollout.scripted import Script
+from tests.rollout.test_completion import group
 from tests.rollout.test_samplings import K, all_rows, assert_each_once, ended, request, until
 from tests.serving import served
 
@@ -201,3 +206,14 @@ def test_an_address_with_a_password_and_a_policy_beside_an_endpoint_are_refused(
         request(endpoint={"url": "http://host/v1", "model": "m"}, regime=Regime(thinking=True))
     stored = request(endpoint={"url": "http://host/v1", "model": "m"})
     assert SamplingRequest.model_validate_json(stored.model_dump_json()) == stored
+
+
+async def test_a_worker_keeps_few_idle_clients_and_the_keys_they_hold(providers: Providers, url: str) -> None:
+    models = EndpointModels(EgressRule((url,), "SQLCLIMB_ENDPOINTS_ALLOWED"))
+    asked = dataclasses.replace(group(), messages=(Message(role="user", content="2 right"),), api_key=KEY)
+    for number in range(MAXIMUM_IDLE + 3):
+        found, failed = await models.generate(asked, endpoint(url, model=f"model-{number}"))
+        assert failed is None and {choice.reply for choice in found.values()} == {"SELECT 1"}
+        providers.replies.clear()
+    assert [named.model for named, _ in models._lines] == [f"model-{number}" for number in range(3, MAXIMUM_IDLE + 3)]
+    await models.close()

@@ -4,6 +4,8 @@ Same prompt, same budget, same verifier; no token ids and no log-probabilities, 
 """
 
 import asyncio
+import contextlib
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 from services.rollout.worker.completion import Choice
@@ -12,21 +14,26 @@ from services.rollout.worker.groups import Failed, FailureReason, GroupRequest
 from shared.contracts.rollout import EndpointApi, ModelEndpoint
 from shared.egress import EgressRule
 
+MAXIMUM_IDLE = 8
+"""Open clients, and the keys they hold, that are kept while no group uses them."""
 
-@dataclass(frozen=True)
+
+@dataclass
 class _Line:
-    """An open client, and how many requests it may have in flight."""
+    """An open client, how many requests it may have in flight, and how many groups use it now."""
 
     api: ModelApi
     free: asyncio.Semaphore
+    groups: int = 0
 
 
 class EndpointModels:
-    """Open clients, kept as long as the worker lives."""
+    """Open clients; of those that no group uses, the ones used last."""
 
     def __init__(self, egress: EgressRule) -> None:
         self._egress = egress
         self._lines: dict[tuple[ModelEndpoint, str | None], _Line] = {}
+        """The one used last is the last."""
 
     async def generate(self, request: GroupRequest, endpoint: ModelEndpoint) -> tuple[dict[int, Choice], Failed | None]:
         """By place in the group the replies that came, and why others are missing.
@@ -34,20 +41,29 @@ class EndpointModels:
         What the first call leaves open is asked for one by one: it has filled the provider's prompt cache by then.
         """
         wanted = len(request.sample_indices)
-        line = self._line(endpoint, request.api_key)
-        found, failed = await _ask(line, request, wanted)
-        if failed is None:
-            rest = await asyncio.gather(*(_ask(line, request, 1) for _ in range(wanted - len(found))))
-            found += [reply for replies, _ in rest for reply in replies]
-            failed = next((missed for _, missed in rest if missed is not None), None)
+        async with self._line(endpoint, request.api_key) as line:
+            found, failed = await _ask(line, request, wanted)
+            if failed is None:
+                rest = await asyncio.gather(*(_ask(line, request, 1) for _ in range(wanted - len(found))))
+                found += [reply for replies, _ in rest for reply in replies]
+                failed = next((missed for _, missed in rest if missed is not None), None)
         return {place: _choice(reply) for place, reply in enumerate(found)}, failed
 
-    def _line(self, endpoint: ModelEndpoint, api_key: str | None) -> _Line:
-        line = self._lines.get((endpoint, api_key))
+    @contextlib.asynccontextmanager
+    async def _line(self, endpoint: ModelEndpoint, api_key: str | None) -> AsyncIterator[_Line]:
+        key = (endpoint, api_key)
+        line = self._lines.pop(key, None)
         if line is None:
             line = _Line(open_api(endpoint, api_key, self._egress), asyncio.Semaphore(endpoint.concurrency))
-            self._lines[endpoint, api_key] = line
-        return line
+        self._lines[key] = line
+        line.groups += 1
+        try:
+            yield line
+        finally:
+            line.groups -= 1
+            idle = [key for key, line in self._lines.items() if not line.groups]
+            for key in idle[:-MAXIMUM_IDLE]:
+                await self._lines.pop(key).api.close()
 
     async def close(self) -> None:
         """Give back every connection."""
