@@ -34,7 +34,7 @@ from shared.contracts.trainer import Run, RunRequest, RunState, Step
 from tests.rollout.killing import TRAINING, kill, victims
 from tests.stack import StackHandle
 
-PARTS = (*TRAINING, "coordinator", "worker", "inference", "engine", "verifier", "postgres")
+PARTS = (*TRAINING, "coordinator", "worker", "proxy", "inference", "engine", "verifier", "postgres")
 STEPS = 12
 HOLDOUT = 500
 K = 4

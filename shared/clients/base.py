@@ -139,19 +139,21 @@ class ServiceClient:
                     response = await self._http.request(method, path, content=content, headers=sent, params=params)
                     if response.status_code == 429 and response.headers.get("retry-after", "").isdigit():
                         raise _Busy(response)
-                    if response.status_code in PROXY_ANSWERS and "json" not in response.headers.get("content-type", ""):
+                    if from_proxy(response):
                         raise _Elsewhere(response)
         except httpx.TransportError as error:
             raise self.unreachable(error) from error
-        except _NotNow as last:
-            response = last.response
+        except _Elsewhere as last:
+            raise self.elsewhere(last.response) from last
+        except _Busy as busy:
+            response = busy.response
         raise_for_problem(response)
         return response
 
     async def lines(self, method: str, path: str, body: BaseModel | None = None) -> AsyncIterator[bytes]:
         """The lines of an NDJSON answer as they come, however long they take.
 
-        Raises ServiceProblem, and httpx.TransportError when the stream is cut. Not repeated.
+        Raises ServiceProblem, ServiceUnreachable, and httpx.TransportError when the stream is cut. Not repeated.
         """
         content = None if body is None else body.model_dump_json()
         headers = {} if content is None else {"content-type": "application/json"}
@@ -159,6 +161,8 @@ class ServiceClient:
         async with self._http.stream(method, path, content=content, headers=headers, timeout=timeout) as response:
             if response.status_code >= 400:
                 await response.aread()
+            if from_proxy(response):
+                raise self.elsewhere(response)
             raise_for_problem(response)
             async for line in split_lines(response):
                 yield line
@@ -168,6 +172,18 @@ class ServiceClient:
         return ServiceUnreachable(
             f"{self.service} at {self.url} gave no answer ({type(error).__name__}): is it up? `sqlclimb status` tells"
         )
+
+    def elsewhere(self, response: httpx.Response) -> ServiceUnreachable:
+        """What to raise when a proxy answered for the service."""
+        return ServiceUnreachable(
+            f"{self.service} is not behind {self.url} now: HTTP {response.status_code} ({response.text[:100]}). Is "
+            "that its address, and is it up? `sqlclimb status` tells"
+        )
+
+
+def from_proxy(response: httpx.Response) -> bool:
+    """Whether a proxy on the way answered in the service's place."""
+    return response.status_code in PROXY_ANSWERS and "json" not in response.headers.get("content-type", "")
 
 
 async def split_lines(response: httpx.Response) -> AsyncIterator[bytes]:

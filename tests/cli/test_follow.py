@@ -9,7 +9,7 @@ import pytest
 
 from cli.follow import patiently
 from cli.stack.home import free_ports
-from shared.clients.base import ServiceClient, ServiceProblem, WrongAnswer
+from shared.clients.base import UNREACHABLE_ATTEMPTS, ServiceClient, ServiceProblem, ServiceUnreachable, WrongAnswer
 from shared.contracts.base import Readiness
 
 READY = b'{"ready": true, "service": "service", "checks": {}, "versions": {}}'
@@ -87,9 +87,14 @@ async def test_a_service_that_is_not_ready_yet_is_waited_for_and_says_why(
 
 async def test_a_proxy_that_knows_no_routes_yet_is_asked_again() -> None:
     (port,) = free_ports(1)
-    with answering(port, "application/json", READY, unready=2, status=404, error=("text/plain", b"Path not found.")):
+    error = ("text/plain", b"Path not found.")
+    with answering(port, "application/json", READY, unready=2, status=404, error=error):
         async with ServiceClient(f"http://127.0.0.1:{port}", "token") as client:
             assert (await client.call("GET", "/v1/anything", Readiness)).ready
+    with answering(port, "application/json", READY, unready=UNREACHABLE_ATTEMPTS, status=404, error=error):
+        async with ServiceClient(f"http://127.0.0.1:{port}", "token") as client:
+            with pytest.raises(ServiceUnreachable, match=r"HTTP 404 \(Path not found"):
+                await client.call("GET", "/v1/anything", Readiness)
 
 
 async def test_a_lasting_refusal_is_said_at_once(capsys: pytest.CaptureFixture[str]) -> None:

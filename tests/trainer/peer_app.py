@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 from fastapi import FastAPI
-from fastapi.responses import StreamingResponse
+from fastapi.responses import PlainTextResponse, Response, StreamingResponse
 
 from shared.auth import Scope, TokenFile
 from shared.contracts.inference import Adapter, AdapterList, AdapterRequest
@@ -49,7 +49,7 @@ def _app(peers: Peers, tokens: Path) -> FastAPI:
         )
 
     @app.post("/v1/batches")
-    def batches(request: BatchRequest) -> StreamingResponse:
+    def batches(request: BatchRequest) -> Response:
         if request.attempt < peers.attempts.get(request.run_id, 0):
             raise Conflict(f"attempt {request.attempt} is over")
         peers.attempts[request.run_id] = request.attempt
@@ -57,6 +57,9 @@ def _app(peers: Peers, tokens: Path) -> FastAPI:
         if peers.script.unavailable:
             peers.script.unavailable -= 1
             raise Unavailable("restarting")
+        if peers.script.unrouted:
+            peers.script.unrouted -= 1
+            return PlainTextResponse("Path '/v1/batches' not found.", 404)
         groups = peers.sample(request)
         if peers.script.hold_batch == request.step:
             peers.wait()

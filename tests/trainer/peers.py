@@ -38,6 +38,8 @@ class Script:
 
     unavailable: int = 0
     """Answer 503 to this many batch calls."""
+    unrouted: int = 0
+    """Then answer 404 to this many, as Ray's proxy does that was just started."""
     cut: int = 0
     """Break this many batch streams after their first group."""
     lose: set[tuple[int, int]] = field(default_factory=set)

@@ -150,6 +150,7 @@ def assert_whole(bench: Bench, steps: list[Step]) -> None:
 
 def test_a_run_trains_logs_and_publishes_every_step(bench: Bench) -> None:
     bench.peers.script.unavailable = 1
+    bench.peers.script.unrouted = 1
     bench.peers.script.cut = 1
     bench.peers.script.lose = {(2, 0)}
     assert bench.train(bench.begin()) == STEPS
@@ -158,7 +159,7 @@ def test_a_run_trains_logs_and_publishes_every_step(bench: Bench) -> None:
     assert [step.unscorable for step in steps] == [0, bench.config.prompts_per_step, 0]
     assert steps[0].kl == 0.0 and all(step.kl is not None and step.kl > 0 for step in steps[1:])
     asked = [request.step for request in bench.peers.requests]
-    assert asked == [1, 1, 1, 2, 3], "a refused and a cut batch are asked for again"
+    assert asked == [1, 1, 1, 1, 2, 3], "a refused, an unrouted and a cut batch are asked for again"
     assert all(request.temperature == 1.0 for request in bench.peers.requests)
 
 
