@@ -7,7 +7,7 @@ seed=${1:-0}
 run=demo-shop-$seed
 .venv/bin/sqlclimb up
 .venv/bin/sqlclimb train shop --run "$run-shuffled" --band "$run-band" --steps 40 --prompts 24 -k 8 \
-  --learning-rate 2e-3 --schedule linear --advantages batch --seed "$seed" --run-ahead 0 --refills 0 \
+  --learning-rate 3e-3 --schedule linear --advantages batch --seed "$seed" --run-ahead 0 --refills 0 \
   --rewards shuffled
 .venv/bin/sqlclimb serve "$run-shuffled@40"
 .venv/bin/sqlclimb sample shop --limit 1000 -k 4 --temperature 1 --top-p 1 --id "$run-shuffled-after" --policy "$run-shuffled@40"
