@@ -81,3 +81,25 @@ def test_what_is_not_installed_is_refused_with_what_to_install(bench: Bench, mon
     with pytest.raises(RunFailed, match=r"`report_to`: wandb cannot be reported to: wandb is not installed where the"):
         bench.train(bench.begin(report_to=["tensorboard", "wandb"]))
     assert bench.peers.requests == [], "nothing was sampled"
+
+
+@pytest.mark.slow
+def test_mlflow_and_wandb_get_each_steps_record(bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the real packages where they are installed: MLflow writes to a folder, W&B to an offline run."""
+    mlflow = pytest.importorskip("mlflow", reason="pip install mlflow-skinny wandb")
+    pytest.importorskip("wandb", reason="pip install mlflow-skinny wandb")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", (tmp_path / "mlruns").as_uri())
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    monkeypatch.setenv("WANDB_DIR", str(tmp_path))
+    assert bench.train(bench.begin(steps=2, report_to=["mlflow", "wandb"])) == 2
+    assert not [event for event in bench.records.events() if event.kind is EventKind.WARNED]
+    client = mlflow.MlflowClient((tmp_path / "mlruns").as_uri())
+    experiment = client.get_experiment_by_name("sqlclimb")
+    (run,) = client.search_runs([experiment.experiment_id])
+    assert run.info.run_name == RUN
+    history = client.get_metric_history(run.info.run_id, "sqlclimb/reward")
+    assert [metric.step for metric in history] == [1, 2]
+    assert [metric.value for metric in history] == pytest.approx([step.reward for step in bench.outcome()[1]])
+    (offline,) = (tmp_path / "wandb").glob("offline-run-*/run-*.wandb")
+    assert b"sqlclimb/reward" in offline.read_bytes()
