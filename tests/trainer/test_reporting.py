@@ -1,5 +1,8 @@
 """A run's figures reach its trackers; a tracker that is missing is refused, one that fails costs no training."""
 
+import contextlib
+import json
+import sqlite3
 import struct
 from collections import defaultdict
 from pathlib import Path
@@ -103,3 +106,16 @@ def test_mlflow_and_wandb_get_each_steps_record(bench: Bench, tmp_path: Path, mo
     assert [metric.value for metric in history] == pytest.approx([step.reward for step in bench.outcome()[1]])
     (offline,) = (tmp_path / "wandb").glob("offline-run-*/run-*.wandb")
     assert b"sqlclimb/reward" in offline.read_bytes()
+
+
+@pytest.mark.slow
+def test_trackio_gets_each_steps_record(bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the real package where it is installed; it keeps a project in one SQLite file."""
+    monkeypatch.setenv("TRACKIO_DIR", str(tmp_path))
+    pytest.importorskip("trackio", reason="pip install trackio")
+    assert bench.train(bench.begin(steps=2, report_to=["trackio"])) == 2
+    assert not [event for event in bench.records.events() if event.kind is EventKind.WARNED]
+    with contextlib.closing(sqlite3.connect(tmp_path / "sqlclimb.db")) as project:
+        rows = project.execute("SELECT step, metrics FROM metrics WHERE run_name = ? ORDER BY id", (RUN,)).fetchall()
+    rewards = {step: json.loads(text)["train/sqlclimb/reward"] for step, text in rows if b"sqlclimb/reward" in text}
+    assert rewards == pytest.approx({step.step: step.reward for step in bench.outcome()[1]})
