@@ -116,6 +116,9 @@ def test_trackio_gets_each_steps_record(bench: Bench, tmp_path: Path, monkeypatc
     assert bench.train(bench.begin(steps=2, report_to=["trackio"])) == 2
     assert not [event for event in bench.records.events() if event.kind is EventKind.WARNED]
     with contextlib.closing(sqlite3.connect(tmp_path / "sqlclimb.db")) as project:
-        rows = project.execute("SELECT step, metrics FROM metrics WHERE run_name = ? ORDER BY id", (RUN,)).fetchall()
-    rewards = {step: json.loads(text)["train/sqlclimb/reward"] for step, text in rows if b"sqlclimb/reward" in text}
+        rows = [
+            json.loads(text) for (text,) in project.execute("SELECT metrics FROM metrics WHERE run_name = ?", (RUN,))
+        ]
+    ours = [row for row in rows if "train/sqlclimb/reward" in row]  # its own step counts calls
+    rewards = {row["train/global_step"]: row["train/sqlclimb/reward"] for row in ours}
     assert rewards == pytest.approx({step.step: step.reward for step in bench.outcome()[1]})
