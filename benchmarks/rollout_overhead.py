@@ -106,7 +106,8 @@ def unpaced(stack: StubStack, sizes: list[int]) -> None:
         print(
             f"{size:6d} rows: {size / seconds_of(done):5.0f} rows/s (target {TARGET_ROWS_PER_SECOND:.0f}); "
             f"processor ms a row: {costs}; in all {1000 * sum(spent.values()) / size:.2f}; "
-            f"coordinator {after['coordinator'].memory_mb:.0f} MB, workers {after['workers'].memory_mb:.0f} MB",
+            f"coordinator {after['coordinator'].memory_mb:.0f} MB, {after['workers'].processes} workers "
+            f"{after['workers'].memory_mb:.0f} MB",
             flush=True,
         )
 

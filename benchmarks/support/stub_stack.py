@@ -47,10 +47,11 @@ PARTS = {
 
 @dataclass(frozen=True)
 class Use:
-    """What one part has used: CPU seconds since its start, memory (proportional set size) in MB."""
+    """What the processes of one part have used: CPU seconds since their start, MB of memory (proportional set size)."""
 
     cpu_seconds: float = 0.0
     memory_mb: float = 0.0
+    processes: int = 0
 
 
 class StubStack:
@@ -120,9 +121,9 @@ class StubStack:
                 backends = process.children() if part == "postgres" else []  # their titles hide their environment
                 for one in (process, *backends):
                     times, memory = one.cpu_times(), one.memory_full_info().pss / 1e6
-                    found[part] = Use(
-                        found[part].cpu_seconds + times.user + times.system, found[part].memory_mb + memory
-                    )
+                    known = found[part]
+                    seconds = known.cpu_seconds + times.user + times.system
+                    found[part] = Use(seconds, known.memory_mb + memory, known.processes + 1)
         return dict(found)
 
     def _programs(self, settings: Mapping[str, str]) -> list[Program]:
