@@ -12,7 +12,6 @@ nearest to its target.
 
 import argparse
 import json
-import resource
 import statistics
 import subprocess
 import sys
@@ -67,9 +66,15 @@ def peak_megabytes(folder: Path, shape: Shape, side: Side, threads: int) -> floa
 def print_memory(name: str, folder: Path, shape: Shape) -> None:
     """In that process."""
     stepper = Stepper(next(side for side in SIDES if side.name == name), folder, shape)
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    before = high_water_megabytes()
     stepper.step()
-    print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024)
+    print(high_water_megabytes() - before)
+
+
+def high_water_megabytes() -> float:
+    """The most that has been resident. Not getrusage's, which begins with that of the process that started this one."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:")) / 1024
 
 
 def main() -> None:
