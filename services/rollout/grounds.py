@@ -9,7 +9,7 @@ from services.rollout.samplings.concurrency import ConcurrencyLimit
 from services.rollout.samplings.dispatch import Sampler
 from services.rollout.samplings.gate import Obstacle
 from services.rollout.samplings.patience import RetryRule
-from services.rollout.samplings.policies import policy_of
+from services.rollout.samplings.policies import PolicyGone, policy_of
 from services.rollout.samplings.records import MissingGroup, SamplingRecord
 from services.rollout.samplings.repository import Repository
 from services.rollout.samplings.tasks import TaskDirectory
@@ -25,7 +25,7 @@ from shared.contracts.tasks import PrivilegedTask
 from shared.contracts.verifier import SandboxRequest
 from shared.domain import Bundle, BundleError, chat, find_bundle
 from shared.egress import EgressRefused
-from shared.errors import Invalid, ServiceError, Unavailable
+from shared.errors import Conflict, Invalid, ServiceError, Unavailable
 from shared.ids import sha256_hex
 
 
@@ -77,8 +77,16 @@ class Grounds:
         except BundleError as error:
             raise Invalid(str(error)) from error
 
-    def obstacle(self, record: SamplingRecord) -> Obstacle:
-        """Why a sampling cannot go on now: a service that is not ready, or its policy no longer served."""
+    def obstacle(self, record: SamplingRecord, *, policy_comes_back: bool = True) -> Obstacle:
+        """Why a sampling cannot go on now: a service that is not ready, or its policy no longer served.
+
+        Not `policy_comes_back`: raises PolicyGone instead of waiting for somebody to serve it.
+        """
+
+        def gone(reason: str) -> str:
+            if not policy_comes_back:
+                raise PolicyGone(reason)
+            return reason
 
         async def look() -> str | None:
             endpoint = record.request.endpoint
@@ -90,12 +98,13 @@ class Grounds:
                 return self.keys.obstacle(record.sampling_id, endpoint)
             try:
                 policy = await policy_of(record.request, self.inference)
+            except Conflict as error:
+                return gone(error.detail)
             except ServiceError as error:
                 return error.detail
             if policy != record.policy:
-                return (
-                    f"{record.request.policy} is now served as {policy.served_model}, not {record.policy.served_model}"
-                )
+                served, wanted = policy.served_model, record.policy.served_model
+                return gone(f"{record.request.policy} is now served as {served}, not {wanted}")
             return None
 
         return look

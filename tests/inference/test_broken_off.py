@@ -101,3 +101,17 @@ async def test_a_publish_from_a_place_that_holds_nothing_leaves_what_is_known_of
     with pytest.raises(Invalid, match="It is loaded nowhere"):
         await publisher.publish(other, REQUEST)
     assert (await registry.adapter(other)).state is AdapterState.REFUSED
+
+
+async def test_after_a_restart_the_oldest_of_those_nobody_asked_yet_yields_first(registry: Registry) -> None:
+    repository = registry.repository
+    for step in (2, 3):
+        name = f"run-s{step}-deadbeef"
+        await repository.begin(name, parse_served_name(name), REQUEST, PROBE)
+        await repository.loading(name, Files(registry.fetcher.cache, "config", 2, translated=False))
+        await repository.ready(name, PASSED, 1.0)
+    slots = Slots()
+    restarted = Registry(repository, registry.fleet, registry.fetcher, slots, Keeping(slots, 4), 4)
+    await Restorer(restarted, Unloader(restarted, 10.0)).start()
+    yielded = [await slots.close_least_recent(1.0) for _ in range(3)]
+    assert [slot.record.name for slot in yielded if slot] == [f"run-s{step}-deadbeef" for step in (1, 2, 3)]

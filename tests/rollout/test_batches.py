@@ -47,9 +47,12 @@ def batch(tasks: list[str], **changes: object) -> BatchRequest:
     return BatchRequest(**{**fields, **changes})
 
 
+async def lines_of(client: RolloutClient, request: BatchRequest) -> list[BatchGroup | BatchEnd]:
+    return [line async for line in client.batch(request)]
+
+
 async def groups_and_end(client: RolloutClient, request: BatchRequest) -> tuple[list[BatchGroup], BatchEnd]:
-    lines = [line async for line in client.batch(request)]
-    *groups, end = lines
+    *groups, end = await lines_of(client, request)
     assert isinstance(end, BatchEnd)
     return [group for group in groups if isinstance(group, BatchGroup)], end
 
@@ -72,6 +75,30 @@ async def test_each_group_comes_once_with_what_the_learner_needs_then_the_end(
     assert (end.sample_seconds > 0, end.verify_seconds > 0) == (True, True)
     assert {body["top_p"] for body in script.asked} == {1.0}
     assert all(GOLD not in group.model_dump_json() for group in groups)
+
+
+async def test_a_batch_whose_adapter_loses_its_slot_ends_early_and_goes_on_once_it_is_served_again(
+    coordinator: Coordinator, train_ids: list[str], script: Script
+) -> None:
+    script.hold, script.held_after = threading.Event(), 2
+    async with coordinator.client() as client:
+        asking = asyncio.create_task(lines_of(client, batch(train_ids)))
+        await eventually(is_true(lambda: script.entered > 2))
+        (served,) = script.adapters
+        script.adapters = [served.model_copy(update={"state": AdapterState.UNLOADED, "reason": "its slot was needed"})]
+        script.engine_faults.extend([404] * 3 * GROUPS)
+        script.hold.set()
+        lines = await asking
+        assert not any(isinstance(line, BatchEnd) for line in lines), "its end would say that the rest is lost"
+        with pytest.raises(ServiceProblem, match="its slot was needed") as refused:
+            await lines_of(client, batch(train_ids))
+        assert refused.value.problem.status == 409
+        script.adapters = [served]
+        script.engine_faults.clear()
+        groups, end = await groups_and_end(client, batch(train_ids))
+    assert sorted(group.task_id for group in groups) == sorted(train_ids)
+    assert end.lost == {}
+    assert all(sample.reward is not None for group in groups for sample in group.samples)
 
 
 async def test_the_same_batch_again_is_replayed_from_the_ledger_also_by_a_newer_attempt(

@@ -57,6 +57,9 @@ def _app(peers: Peers, tokens: Path) -> FastAPI:
         if peers.script.unavailable:
             peers.script.unavailable -= 1
             raise Unavailable("restarting")
+        if peers.script.unserved:
+            peers.script.unserved -= 1
+            raise Conflict(f"policy {request.policy} lost its slot")
         if peers.script.unrouted:
             peers.script.unrouted -= 1
             return PlainTextResponse("Path '/v1/batches' not found.", 404)

@@ -38,6 +38,8 @@ class Script:
 
     unavailable: int = 0
     """Answer 503 to this many batch calls."""
+    unserved: int = 0
+    """Then answer to this many that their policy lost its slot."""
     unrouted: int = 0
     """Then answer 404 to this many, as Ray's proxy does that was just started."""
     cut: int = 0

@@ -9,7 +9,7 @@ import pytest
 from services.trainer.failures import RunFailed
 from services.trainer.job import drawing
 from services.trainer.job.drawing import Ahead, Drawer
-from services.trainer.job.publisher import BASE
+from services.trainer.job.publisher import BASE, Policy
 from services.trainer.job.remote import Remote
 from services.trainer.job.replies import teaches
 from services.trainer.job.schedule import Place
@@ -44,8 +44,19 @@ def told() -> list[tuple[EventKind, str]]:
 
 
 @pytest.fixture
+def served() -> list[Policy]:
+    """Policies that were to be served again."""
+    return []
+
+
+@pytest.fixture
 def drawer(
-    peers: Peers, tokens: Path, tmp_path: Path, told: list[tuple[EventKind, str]], monkeypatch: pytest.MonkeyPatch
+    peers: Peers,
+    tokens: Path,
+    tmp_path: Path,
+    told: list[tuple[EventKind, str]],
+    served: list[Policy],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> Made:
     monkeypatch.setattr(drawing, "PAUSE_SECONDS", 0.01)
     settings = JobSettings(
@@ -60,7 +71,7 @@ def drawer(
     def make(attempt: int = 1, **changes: object) -> Drawer:
         config = run_config(peers.model, **changes)
         tell: drawing.Tell = lambda kind, message: told.append((kind, message))  # noqa: E731
-        return Drawer(Remote(settings), config, "night", attempt, BAND_TASKS, tell)
+        return Drawer(Remote(settings), config, "night", attempt, BAND_TASKS, tell, served.append)
 
     return make
 
@@ -87,6 +98,16 @@ def test_without_refills_groups_stay(peers: Peers, drawer: Made) -> None:
     peers.script.equal_tasks = set(BAND_TASKS)
     drawn = drawer(refills=0).draw(1, BASE, Place())
     assert drawn.chosen == drawn.asked and drawn.refilled == 0 and len(peers.requests) == 1
+
+
+def test_a_policy_that_lost_its_slot_is_served_again_and_its_batch_asked_for_again(
+    peers: Peers, drawer: Made, served: list[Policy]
+) -> None:
+    peers.script.unserved = 1
+    assert drawer().draw(1, BASE, Place()).groups and served == [BASE]
+    peers.script.unserved = 2
+    with pytest.raises(RunFailed, match=r"rollout refused: .*lost its slot"):
+        drawer().draw(2, BASE, Place())
 
 
 def test_an_attempt_that_resumes_draws_the_same_and_goes_on_behind_it(peers: Peers, drawer: Made) -> None:

@@ -34,7 +34,7 @@ class Restorer:
         registry.keeping.pin(record.name for record in known if record.adapter.pinned)
         newest_first = [record for record in known if record.adapter.state is AdapterState.READY]
         wanted = sorted(newest_first, key=lambda record: record.name not in registry.keeping)
-        for record in wanted[: registry.max_loras]:
+        for record in reversed(wanted[: registry.max_loras]):  # of those nobody has asked yet, the oldest yields first
             registry.slots.add(record)
         registry.keeping.mark()
         for record in wanted[registry.max_loras :]:

@@ -11,7 +11,7 @@ from services.rollout.batches.stragglers import BatchClock
 from services.rollout.grounds import Grounds, group_requests
 from services.rollout.samplings.dispatch import Dispatcher
 from services.rollout.samplings.gate import Gate
-from services.rollout.samplings.policies import resolve_now
+from services.rollout.samplings.policies import PolicyGone, resolve_now
 from services.rollout.samplings.records import Fence, NewSampling, Policy, SamplingRecord, batch_sampling_id
 from services.rollout.samplings.repository import Repository
 from services.rollout.samplings.tasks import named, planned, task_set_digest
@@ -87,7 +87,7 @@ class BatchService:
     ) -> AsyncIterator[BatchGroup | BatchEnd]:
         repository, k = self._grounds.repository, record.request.parameters.k
         journal = _BatchJournal(repository, record.sampling_id, fence)
-        gate = Gate(self._grounds.obstacle(record), journal.paused)
+        gate = Gate(self._grounds.obstacle(record, policy_comes_back=False), journal.paused)
         asked = {request.task_id for request in requests}
         replayed = record.landed
         finished, sample_ms, verify_ms = 0, 0.0, 0.0
@@ -99,12 +99,17 @@ class BatchService:
             self._grounds.stragglers, sum(len(request.sample_indices) for request in requests), time.monotonic
         )
         dispatcher = Dispatcher(self._grounds.sampler, journal, gate, self._grounds.retry, self._grounds.limit, clock)
-        async with contextlib.aclosing(dispatcher.run(requests)) as done:
-            async for group in done:
-                yield await self._group(record, group.request.task_id, k)
-                finished += 1
-                sample_ms = max(sample_ms, group.sample_ms)
-                verify_ms += group.verify_ms
+        try:
+            async with contextlib.aclosing(dispatcher.run(requests)) as done:
+                async for group in done:
+                    yield await self._group(record, group.request.task_id, k)
+                    finished += 1
+                    sample_ms = max(sample_ms, group.sample_ms)
+                    verify_ms += group.verify_ms
+        except PolicyGone as error:  # a cut stream is asked for again, and its trainer serves the policy first
+            log.warning("batch %s ends early: %s", record.sampling_id, error)
+            await journal.paused(str(error))
+            return
         await repository.set_state(record.sampling_id, SamplingState.DONE)
         ended = await repository.find(record.sampling_id)
         yield BatchEnd(

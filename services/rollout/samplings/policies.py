@@ -9,6 +9,10 @@ from shared.errors import Conflict, Invalid, Unavailable
 from shared.ids import BASE_DIGEST, ENDPOINT_DIGEST, parse_policy
 
 
+class PolicyGone(Exception):
+    """What is being sampled is no longer served."""
+
+
 def resolve(policy: str, served: AdapterList) -> Policy:
     """The served model and adapter digest of `base` or `<run>@<step>`. Raises Invalid, Conflict."""
     try:

@@ -54,7 +54,8 @@ class Attempt:
                 "distinct ones. Nothing was trained"
             )
         records = self._records
-        drawer = Drawer(self._remote, config, records.run_id, records.attempt, band.task_ids, self.watch.tell)
+        serve = self._publisher.serve_again
+        drawer = Drawer(self._remote, config, records.run_id, records.attempt, band.task_ids, self.watch.tell, serve)
         self._ahead = Ahead(drawer)
         learner = build_learner(
             config,

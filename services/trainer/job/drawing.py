@@ -71,9 +71,18 @@ class Drawer:
     """Draws the batches of one attempt."""
 
     def __init__(
-        self, remote: Remote, config: RunConfig, run_id: str, attempt: int, band: list[str], tell: Tell
+        self,
+        remote: Remote,
+        config: RunConfig,
+        run_id: str,
+        attempt: int,
+        band: list[str],
+        tell: Tell,
+        serve: Callable[[Policy], None],
     ) -> None:
+        """`serve`: makes sure that a policy is served."""
         self._remote = remote
+        self._serve = serve
         self._config = config
         self._run_id = run_id
         self._attempt = attempt
@@ -94,7 +103,7 @@ class Drawer:
             wanted = prompts.take(config.prompts_per_step - len(teaching), held=asked)
             if not wanted:
                 break
-            batch = self._scored(self._request(step, refill, policy, wanted), groups)
+            batch = self._scored(self._request(step, refill, policy, wanted), policy, groups)
             refuse_other_policy(batch.groups, policy.digest)
             asked += wanted
             groups |= batch.groups
@@ -114,7 +123,7 @@ class Drawer:
             seconds=time.monotonic() - started,
         )
 
-    def _scored(self, request: BatchRequest, groups: dict[str, BatchGroup]) -> Batch:
+    def _scored(self, request: BatchRequest, policy: Policy, groups: dict[str, BatchGroup]) -> Batch:
         """A batch that leaves the step, with its `groups` so far, with few unscorable samples.
 
         What is missing is asked for again until the services are back. Raises RunFailed when they stay away, and for a
@@ -125,7 +134,7 @@ class Drawer:
         samples = (len(groups) + len(request.task_ids)) * request.k
         paused = False
         while True:
-            batch = self._remote.batch(request)
+            batch = self._remote.batch(request, lambda: self._serve(policy))
             share = unscorable_share(groups | batch.groups, samples)
             message = f"step {request.step}: {share:.0%} of {samples} samples are unscorable"
             if share <= UNSCORABLE_LIMIT or (not patient and share < 1.0):

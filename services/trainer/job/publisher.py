@@ -82,7 +82,9 @@ class Publisher:
         return self._policies[updates]
 
     def serve_again(self, policy: Policy) -> None:
-        """Make sure that an adapter published by an earlier attempt is served. Raises RunFailed."""
+        """Make sure that an adapter published earlier is served; the base always is. Raises RunFailed."""
+        if not policy.uri:
+            return
         request = AdapterRequest(uri=policy.uri, base=self._base_name, digest=policy.digest, kind=policy.kind)
         self._remote.publish(policy.served_name, request)
         self._policies[policy.step] = policy

@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import TypeVar
 
 import httpx
@@ -78,11 +79,24 @@ class Remote:
 
         return self._patiently("inference", call)
 
-    def batch(self, request: BatchRequest) -> Batch:
-        """A step's samples. A cut stream is asked for again: rows that landed are replayed, none is drawn twice."""
+    def batch(self, request: BatchRequest, serve: Callable[[], None]) -> Batch:
+        """A step's samples. A cut stream is asked for again: rows that landed are replayed, none is drawn twice.
+
+        `serve`: makes sure that the policy is served, before every try but the first: another run's may have taken its
+        slot, which is a conflict or cuts the stream. Raises RunFailed.
+        """
         started = time.monotonic()
+        tries = 0
+
+        def passing(error: Exception) -> bool:
+            conflict = isinstance(error, ServiceProblem) and error.problem.status == HTTPStatus.CONFLICT
+            return _is_temporary(error) or (conflict and tries == 1)
 
         async def call() -> Batch:
+            nonlocal tries
+            tries += 1
+            if tries > 1:
+                await asyncio.to_thread(serve)
             groups: dict[str, BatchGroup] = {}
             end: BatchEnd | None = None
             async with RolloutClient(self._settings.rollout_url, self._token()) as rollout:
@@ -95,7 +109,7 @@ class Remote:
                 raise StreamCut(f"the batch of step {request.step} ended after {len(groups)} groups")
             return Batch(groups, end, time.monotonic() - started)
 
-        return self._patiently("rollout", call)
+        return self._patiently("rollout", call, passing)
 
     def lessons(self, config: RunConfig) -> Found:
         """What a supervised run learns from. Raises RunFailed, also for data that it cannot learn from."""
@@ -160,10 +174,12 @@ class Remote:
     def _token(self) -> str:
         return read_token(self._settings.tokens_file, self._settings.token_name)
 
-    def _patiently(self, service: str, call: Callable[[], Awaitable[Result]]) -> Result:
+    def _patiently(
+        self, service: str, call: Callable[[], Awaitable[Result]], passing: Callable[[Exception], bool] | None = None
+    ) -> Result:
         async def repeat() -> Result:
             async for attempt in stamina.retry_context(
-                on=_is_temporary, attempts=None, timeout=self._outage_seconds, wait_max=LONGEST_WAIT_SECONDS
+                on=passing or _is_temporary, attempts=None, timeout=self._outage_seconds, wait_max=LONGEST_WAIT_SECONDS
             ):
                 with attempt:
                     return await call()
