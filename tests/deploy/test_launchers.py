@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from ray._raylet import AuthenticationTokenLoader, Config
 
 from cli.stack.home import free_ports
 from services.trainer.launching.launcher import JobState, Launcher, LauncherUnavailable, RayJobLauncher
@@ -47,6 +48,8 @@ def on_ray(folder: Path) -> Iterator[Launcher]:
     with tempfile.TemporaryDirectory(prefix="ray-") as short, pytest.MonkeyPatch.context() as patch:
         patch.setenv("RAY_AUTH_MODE", "token")
         patch.setenv("RAY_AUTH_TOKEN_PATH", str(folder / "token"))
+        Config.initialize("")  # Ray read its environment when it was imported
+        AuthenticationTokenLoader.instance().reset_cache()
         argv = [sys.executable, "-m", "ray.scripts.scripts", "start", "--head", "--block", "--num-cpus=2"]
         argv += ["--node-ip-address=127.0.0.1", "--include-dashboard=true", "--object-store-memory=100000000"]
         argv += [*(f"--{name}={port}" for name, port in ports.items()), f"--temp-dir={short}", "--disable-usage-stats"]
