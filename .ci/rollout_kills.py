@@ -19,9 +19,9 @@ from pathlib import Path
 
 import stamina
 
+from cli.follow import patiently
 from cli.stack.home import StackHome
 from shared.clients.author import AuthorClient
-from shared.clients.base import ServiceProblem, ServiceUnreachable
 from shared.clients.rollout import RolloutClient
 from shared.clients.verifier import VerifierClient
 from shared.contracts.rollout import Sampling, SamplingParameters, SamplingRequest, SamplingState
@@ -55,14 +55,18 @@ class Rounds:
         """Whether nothing was wrong."""
         share = self.draw.uniform(0.1, 0.9)
         began = time.monotonic()
-        await self.patiently(name, start=True)
-        found = await self.patiently(name)
+        await patiently(lambda: self.rollout.start(self.request(name)))
+
+        async def look() -> Sampling:
+            return await patiently(lambda: self.rollout.sampling(name))
+
+        found = await look()
         while found.progress.landed < share * found.progress.wanted:
             await asyncio.sleep(POLL_SECONDS)
-            found = await self.patiently(name)
+            found = await look()
         killed = kill(victims(self.home, part, self.draw))
         at = found.progress.landed
-        while (found := await self.patiently(name)).state in (SamplingState.RUNNING, SamplingState.PAUSED):
+        while (found := await look()).state in (SamplingState.RUNNING, SamplingState.PAUSED):
             assert time.monotonic() - began < ROUND_SECONDS, found
             await asyncio.sleep(1.0)
         rows = [row async for row in self.rollout.rows(name)]
@@ -80,18 +84,6 @@ class Rounds:
             flush=True,
         )
         return not faults and not wrong
-
-    async def patiently(self, name: str, start: bool = False) -> Sampling:
-        """The sampling, started or as it stands; a service that was just killed is waited for."""
-        deadline = time.monotonic() + 300
-        while True:
-            try:
-                return await (self.rollout.start(self.request(name)) if start else self.rollout.sampling(name))
-            except (ServiceUnreachable, ServiceProblem) as error:
-                if isinstance(error, ServiceProblem) and error.problem.status < 500:
-                    raise
-                assert time.monotonic() < deadline, error
-            await asyncio.sleep(0.5)
 
     def request(self, name: str) -> SamplingRequest:
         """400 tasks of the train split, as the stack's own policy is asked."""

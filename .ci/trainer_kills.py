@@ -6,8 +6,7 @@ HOME is the folder of a stack that has trained (`sqlclimb demo`'s), RUN one of i
 taken. First a run that nobody disturbs; then for each part one that loses it, with all it started, at a seeded moment
 with work in flight. Nothing is done by hand but asking for the run again when it says so. Then: every step once, by
 attempts that took over from one another; in each step the twin's prompts, each sample once; and the final adapter's
-holdout score within noise of the twin's (paired sign-flip
-test, 5 % over all parts). Exits 1 when a run has a fault.
+holdout score within noise of the twin's (paired sign-flip test, 5 % over all parts). Exits 1 when a run has a fault.
 """
 
 import argparse
@@ -16,15 +15,13 @@ import random
 import sys
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import TypeVar
 
 import stamina
 
+from cli.follow import patiently
 from cli.stack.home import StackHome
 from services.rollout.samplings.records import batch_sampling_id
-from shared.clients.base import ServiceProblem, ServiceUnreachable
 from shared.clients.rollout import RolloutClient
 from shared.clients.trainer import TrainerClient
 from shared.contracts.measuring import DeltaLine, DeltaRequest
@@ -41,8 +38,6 @@ K = 4
 RUN_SECONDS = 1200.0
 RESTARTS = 3
 SIGNIFICANCE = 0.05
-
-Result = TypeVar("Result")
 
 
 class Matrix:
@@ -136,19 +131,6 @@ def in_turn(steps: list[Step]) -> bool:
     """Whether no attempt wrote after a newer one."""
     attempts = [step.attempt for step in steps]
     return attempts == sorted(attempts)
-
-
-async def patiently(call: Callable[[], Awaitable[Result]]) -> Result:
-    """A call that is asked again while what was killed comes back."""
-    deadline = time.monotonic() + 300
-    while True:
-        try:
-            return await call()
-        except (ServiceUnreachable, ServiceProblem) as error:
-            if isinstance(error, ServiceProblem) and error.problem.status < 500:
-                raise
-            assert time.monotonic() < deadline, error
-        await asyncio.sleep(0.5)
 
 
 async def run_matrix(stack: StackHandle, run: str, seed: int, parts: list[str]) -> bool:

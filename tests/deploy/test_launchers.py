@@ -48,8 +48,7 @@ def on_ray(folder: Path) -> Iterator[Launcher]:
     with tempfile.TemporaryDirectory(prefix="ray-") as short, pytest.MonkeyPatch.context() as patch:
         patch.setenv("RAY_AUTH_MODE", "token")
         patch.setenv("RAY_AUTH_TOKEN_PATH", str(folder / "token"))
-        Config.initialize("")  # Ray read its environment when it was imported
-        AuthenticationTokenLoader.instance().reset_cache()
+        read_environment_again()
         argv = [sys.executable, "-m", "ray.scripts.scripts", "start", "--head", "--block", "--num-cpus=2"]
         argv += ["--node-ip-address=127.0.0.1", "--include-dashboard=true", "--object-store-memory=100000000"]
         argv += [*(f"--{name}={port}" for name, port in ports.items()), f"--temp-dir={short}", "--disable-usage-stats"]
@@ -64,6 +63,13 @@ def on_ray(folder: Path) -> Iterator[Launcher]:
         finally:
             ray.terminate()
             ray.wait(timeout=60)
+    read_environment_again()
+
+
+def read_environment_again() -> None:
+    """Ray read how to prove itself when it was imported."""
+    Config.initialize("")
+    AuthenticationTokenLoader.instance().reset_cache()
 
 
 def job_settings(folder: Path) -> JobSettings:

@@ -1,141 +1,22 @@
-"""The runs API over HTTP: what it starts, resumes, refuses, and what it makes of a job's death."""
+"""The runs API over HTTP: what it starts and resumes, and what it makes of a job's death."""
 
 import asyncio
-import contextlib
-import importlib.util
-from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
-import httpx
 import pytest
 
-from services.trainer.admission import Admission
-from services.trainer.endpoints import plan_router, router
-from services.trainer.guards.curves import Curves
 from services.trainer.job.records import RunRecords
-from services.trainer.launching.launcher import JobState, LauncherUnavailable
-from services.trainer.planning.planner import Planner
-from services.trainer.repository import RunRepository
-from services.trainer.service import RunService
-from services.trainer.settings import JobSettings
-from services.trainer.supervised.golds import GoldReader
-from services.trainer.supervised.intake import Intake
-from shared import web
-from shared.auth import TokenFile, read_token
-from shared.clients.inference import InferenceClient
-from shared.clients.rollout import RolloutClient
+from services.trainer.launching.launcher import JobState
+from shared.auth import read_token
 from shared.contracts.rollout import SamplingRequest
 from shared.contracts.run_config import GuardAction, GuardName
 from shared.contracts.trainer import CurvePoint, EventKind, RunEvent, RunState
-from shared.database import open_pool
-from tests.models import make_model
-from tests.trainer.peer_app import serving
 from tests.trainer.peers import Peers
-from tests.trainer.test_learner import run_config
+from tests.trainer.runs_api import Api, api, model, peers
 from tests.trainer.test_records import step
 
-
-class ScriptedLauncher:
-    """A launcher whose jobs do what the test says."""
-
-    def __init__(self) -> None:
-        self.jobs: dict[tuple[str, int], JobState] = {}
-        self.reachable = True
-        self.submitting = asyncio.Event()
-        self.free = asyncio.Event()
-        """Cleared: submissions take until it is set."""
-        self.free.set()
-
-    def _reach(self) -> None:
-        if not self.reachable:
-            raise LauncherUnavailable("no Ray there")
-
-    async def submit(self, run_id: str, attempt: int) -> None:
-        self._reach()
-        self.submitting.set()
-        await self.free.wait()
-        self.jobs[run_id, attempt] = JobState.ALIVE
-
-    async def state(self, run_id: str, attempt: int) -> JobState:
-        self._reach()
-        return self.jobs.get((run_id, attempt), JobState.MISSING)
-
-    async def log_tail(self, run_id: str, attempt: int) -> str:
-        return "MemoryError: 4 GB"
-
-    async def stop(self, run_id: str, attempt: int) -> None:
-        self._reach()
-        if (run_id, attempt) in self.jobs:
-            self.jobs[run_id, attempt] = JobState.STOPPED
-
-    async def version(self) -> str:
-        return "scripted"
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_model(tmp_path_factory.mktemp("model") / "tiny")
-
-
-@pytest.fixture
-def peers(model: Path, tokens: Path) -> Iterator[Peers]:
-    with serving(model, tokens) as peers:
-        yield peers
-
-
-class Api:
-    """The API, its database, its jobs."""
-
-    def __init__(self, http: httpx.AsyncClient, launcher: ScriptedLauncher, dsn: str, model: Path) -> None:
-        self.http, self.launcher, self.dsn = http, launcher, dsn
-        self.config = run_config(model).model_dump(mode="json")
-
-    async def start(self, run_id: str = "night", **changes: Any) -> httpx.Response:
-        return await self.http.post("/v1/runs", json={"run_id": run_id, "config": self.config | changes})
-
-    async def state_after(self, wanted: RunState, run_id: str = "night") -> dict[str, Any]:
-        """The run once it is in that state; the watch needs a moment."""
-        for _ in range(200):
-            run: dict[str, Any] = (await self.http.get(f"/v1/runs/{run_id}")).json()
-            if run["state"] == wanted:
-                return run
-            await asyncio.sleep(0.05)
-        raise AssertionError(f"still {run['state']}: {run['error']}")
-
-
-@pytest.fixture
-async def api(
-    control_db: str, tokens: Path, peers: Peers, model: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> AsyncIterator[Api]:
-    monkeypatch.setattr("services.trainer.service.WATCH_SECONDS", 0.05)
-    launcher = ScriptedLauncher()
-    token = read_token(tokens, "trainer")
-
-    @contextlib.asynccontextmanager
-    async def lifespan(app: Any) -> AsyncIterator[None]:
-        yield
-
-    async with (
-        open_pool(control_db) as pool,
-        RolloutClient(peers.url, token) as rollout,
-        InferenceClient(peers.url, token) as inference,
-    ):
-        app = web.create_app("trainer", TokenFile(tokens), lifespan, {}, dict)
-        app.include_router(router)
-        app.include_router(plan_router)
-        app.state.planner = Planner(rollout)
-        repository = RunRepository(pool)
-        intake = Intake(rollout, GoldReader(JobSettings.model_construct(), tokens))
-        admission = Admission(rollout, inference, (tmp_path / "artifacts").as_uri(), intake)
-        app.state.runs = RunService(repository, launcher, admission.check, Curves(repository, rollout))
-        watch = asyncio.create_task(app.state.runs.watch())
-        transport = httpx.ASGITransport(app)
-        headers = {"authorization": f"Bearer {token}"}
-        async with httpx.AsyncClient(transport=transport, base_url="http://trainer", headers=headers) as http:
-            yield Api(http, launcher, control_db, model)
-        watch.cancel()
+__all__ = ["api", "model", "peers"]  # fixtures
 
 
 async def test_a_new_run_is_submitted_once(api: Api) -> None:
@@ -200,23 +81,6 @@ async def test_workers_and_trackers_may_change_when_a_run_is_resumed(api: Api) -
     assert resumed["config"]["report_to"] == ["tensorboard"]
     other = (await api.start(workers=2, k=8)).json()["detail"]
     assert "k: 4 there, 8 here" in other and "workers" not in other
-
-
-async def test_shared_prompts_under_fsdp2_are_refused(api: Api) -> None:
-    answer = await api.start(workers=2, data_parallel="fsdp2", shared_prompt="on")
-    assert answer.status_code == 422 and answer.json()["errors"][0]["field"] == "config.shared_prompt"
-    assert "on is not possible with `data_parallel` fsdp2" in answer.json()["detail"] and api.launcher.jobs == {}
-
-
-async def test_a_tracker_that_is_not_installed_is_refused_before_any_compute(
-    api: Api, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    real = importlib.util.find_spec
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "wandb" else real(name))
-    answer = await api.start(report_to=["tensorboard", "wandb"])
-    assert answer.status_code == 422 and answer.json()["errors"][0]["field"] == "config.report_to"
-    assert "wandb is not installed where the trainer runs. Install it in the" in answer.json()["detail"]
-    assert api.launcher.jobs == {} and (await api.http.get("/v1/runs/night")).status_code == 404
 
 
 @pytest.mark.parametrize(
@@ -301,35 +165,6 @@ async def test_steps_come_after_the_asked_one(api: Api) -> None:
     assert [entry["step"] for entry in found] == [2, 3]
 
 
-@pytest.mark.parametrize(
-    ("changes", "field", "words"),
-    [
-        ({"band_id": "nowhere"}, "config.band_id", "no band 'nowhere'"),
-        ({"band_id": "empty"}, "config.band_id", "holds 0 tasks"),
-        ({"band_id": "elsewhere"}, "config.band_id", "of domain 'other'"),
-        ({"prompts_per_step": 11}, "config.band_id", "holds 10 tasks, a step takes 11"),
-        ({"model": "/no/such/model"}, "config.model", "/no/such/model/config.json is missing"),
-        ({"model": "Qwen/Qwen3-4B"}, "config.model", "is not what inference serves"),
-        ({"lora": {"rank": 64}}, "config.lora.rank", "above the largest inference serves: 16"),
-        ({"workers": 3}, "config.workers", "4 prompts a step cannot be shared out to 3 evenly"),
-        ({"start_from": "day@4"}, "config.start_from", "was never published"),
-        ({"start_from": "day"}, "config.start_from", "is no policy"),
-        ({"guards": {"sink": "stop"}}, "config.guards.sink.[key]", "'sync'"),
-        ({"k": 1}, "config.k", "greater than or equal to 2"),
-        ({"learning_rat": 1.0}, "config.learning_rat", "not permitted"),
-    ],
-)
-async def test_a_run_that_cannot_work_is_refused_before_any_job(
-    api: Api, changes: dict[str, Any], field: str, words: str
-) -> None:
-    answer = await api.start(**changes)
-    problem = answer.json()
-    assert answer.status_code == 422 and words in problem["detail"] and "Nothing was" in problem["detail"]
-    assert [error["field"] for error in problem["errors"]] == [field]
-    assert api.launcher.jobs == {}
-    assert (await api.http.get("/v1/runs/night")).status_code == 404
-
-
 @pytest.mark.parametrize("call", [("POST", "/v1/runs"), ("GET", "/v1/runs/x/steps"), ("POST", "/v1/runs/x/stop")])
 async def test_who_may_call(api: Api, call: tuple[str, str], tokens: Path) -> None:
     method, path = call
@@ -401,10 +236,3 @@ async def test_a_plan_is_made_of_the_bands_own_replies_and_starts_nothing(api: A
         refused = await api.http.post("/v1/plans", json=body)
         assert refused.status_code == 422 and words in refused.json()["detail"]
     assert "recipe-r5" in [preset["name"] for preset in (await api.http.get("/v1/presets")).json()["presets"]]
-
-
-async def test_a_store_that_cannot_be_written_is_refused_before_any_job(api: Api, tmp_path: Path) -> None:
-    (tmp_path / "artifacts").write_text("a file where the store should be")
-    answer = await api.start()
-    assert answer.status_code == 503 and "Make it writable" in answer.json()["detail"]
-    assert api.launcher.jobs == {}

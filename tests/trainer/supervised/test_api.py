@@ -25,9 +25,9 @@ from shared.clients.rollout import RolloutClient
 from shared.database import open_pool
 from tests.trainer.peer_app import serving
 from tests.trainer.peers import Peers
+from tests.trainer.runs_api import ScriptedLauncher
 from tests.trainer.supervised.conftest import sft_config
 from tests.trainer.supervised.sources import SAMPLING, TASKS, Sources, sampling
-from tests.trainer.test_runs_api import ScriptedLauncher
 
 GOLDS = {"sft": {"golds": True}}
 
