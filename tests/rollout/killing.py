@@ -32,9 +32,9 @@ ITEMS_PER_CALL = 200
 def victims(home: StackHome, part: str, draw: random.Random) -> list[psutil.Process]:
     """The processes to kill: a whole group, or of a sandbox's servers one. Empty when there is none now."""
     if mark := (ACTORS | TRAINING).get(part):
-        return [process for process in stack_processes(home) if mark in _command(process)]
+        return [process for process in stack_processes(home) if mark in command(process)]
     if part == "sandbox":
-        servers = [process for process in _group(home, "verifier") if "postgres" in _command(process)]
+        servers = [process for process in _group(home, "verifier") if "postgres" in command(process)]
         return [draw.choice(servers)] if servers else []
     return _group(home, part)
 
@@ -47,7 +47,8 @@ def _group(home: StackHome, program: str) -> list[psutil.Process]:
     return [first, *first.children(recursive=True)]
 
 
-def _command(process: psutil.Process) -> str:
+def command(process: psutil.Process) -> str:
+    """Its command line; empty when it is gone."""
     try:
         return " ".join(process.cmdline())
     except psutil.Error:

@@ -24,6 +24,7 @@ from shared.clients.rollout import RolloutClient
 from shared.contracts.rollout import SamplingState
 from shared.contracts.tasks import Split
 from tests.rollout.conftest import TASKS, eventually, is_true
+from tests.rollout.killing import command
 from tests.rollout.scripted import Script, stand_ins
 from tests.rollout.test_batches import DIGEST, batch, groups_and_end
 from tests.rollout.test_samplings import all_rows, assert_each_once, ended, request
@@ -225,5 +226,5 @@ async def is_done(client: RolloutClient, name: str) -> bool:
 
 def ray_arguments_and_logs(on_ray: OnRay) -> str:
     """Everything a password could have leaked into: the argv of Ray's processes and the service's log."""
-    commands = [" ".join(process.cmdline()) for process in on_ray.actors("ray")]
+    commands = [command(process) for process in on_ray.actors("ray")]
     return "\n".join(commands) + on_ray.log.read_text()

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 
 import psutil
 import pytest
@@ -24,6 +25,8 @@ from shared.embedded_postgres import PostgresUnavailable
 from tests.verifier.conftest import temporary_folder
 from tests.verifier.isolations import ISOLATIONS, MEMORY_BYTES, isolation_named, needs_bubblewrap
 from tests.verifier.store import MAIN, SCHEMA
+
+Answer = TypeVar("Answer")
 
 LIMITS = Limits(rows=200, bytes=1_000_000)
 BUNDLE = Bundle(DomainSettings(name="bookstore", statement_timeout_seconds=1.5), SCHEMA, MAIN)
@@ -80,7 +83,7 @@ def test_server_and_backends_are_capped_filtered_and_first_to_go_when_memory_is_
     sandbox = RunningSandbox("capped", "tests", BUNDLE, driver)
     try:
         assert sandbox.run(Role.CANDIDATE, "main", "SELECT 1", LIMITS).failure is None
-        servers = [process for process in processes_of(sandbox) if process.name() == "postgres"]
+        servers = servers_among(processes_of(sandbox))
         assert len(servers) > 3
         for server in servers:
             status = Path(f"/proc/{server.pid}/status").read_text()
@@ -101,14 +104,22 @@ def cluster_of(sandbox: RunningSandbox) -> LocalCluster:
     return cluster
 
 
+def servers_among(processes: Iterable[psutil.Process]) -> list[psutil.Process]:
+    """Postgres and its children, without what has just ended."""
+    return [process for process in processes if _said(process.name) == "postgres"]
+
+
 def backends(processes: Iterable[psutil.Process]) -> list[psutil.Process]:
     """Those that serve a reading role."""
-    found = []
-    for process in processes:
-        with contextlib.suppress(psutil.NoSuchProcess):
-            if {"candidate", "gold"} & set(" ".join(process.cmdline()).split()):
-                found.append(process)
-    return found
+    roles = {"candidate", "gold"}
+    return [process for process in processes if roles & set(" ".join(_said(process.cmdline) or []).split())]
+
+
+def _said(question: Callable[[], Answer]) -> Answer | None:
+    """A process's answer; None when it is gone."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return question()
+    return None
 
 
 def processes_of(sandbox: RunningSandbox) -> list[psutil.Process]:
@@ -155,7 +166,7 @@ def test_a_killed_server_with_a_busy_backend_leaves_nothing_once_stopped(driver:
     sandbox = RunningSandbox("killed", "tests", BUNDLE, driver)
     sandbox.start()
     cluster = cluster_of(sandbox)
-    servers = [process for process in processes_of(sandbox) if process.name() == "postgres"]
+    servers = servers_among(processes_of(sandbox))
     assert bool(segments_of({servers[0].pid})) == (driver.isolation == "process")
     statement = threading.Thread(target=lambda: sandbox.run(Role.CANDIDATE, "main", ENDLESS, LIMITS))
     try:

@@ -14,7 +14,7 @@ from tests.verifier.conftest import VerifierProcess, start_verifier
 from tests.verifier.isolations import ISOLATIONS
 from tests.verifier.load import BUNDLE, Tally, verify_all
 from tests.verifier.store import GOLD, sandbox_request, verify_sql
-from tests.verifier.test_isolation import backends, segments_of, until, working_below
+from tests.verifier.test_isolation import backends, segments_of, servers_among, until, working_below
 
 pytestmark = pytest.mark.slow
 
@@ -29,7 +29,7 @@ def servers(verifier: VerifierProcess) -> list[psutil.Process]:
     found = []
     for file in (verifier.folder / "sandboxes" / "clusters").glob("*/pid"):
         started = psutil.Process(int(file.read_text()))
-        found += [p for p in [started, *started.children(recursive=True)] if p.name() == "postgres"]
+        found += servers_among([started, *started.children(recursive=True)])
     return found
 
 

@@ -15,7 +15,7 @@ from shared.domain import Bundle, DomainSettings
 from tests.verifier.conftest import temporary_folder
 from tests.verifier.isolations import ISOLATIONS, MEMORY_BYTES
 from tests.verifier.store import MAIN, SCHEMA
-from tests.verifier.test_isolation import backends, until
+from tests.verifier.test_isolation import backends, servers_among, until
 
 LIMITS = Limits(rows=200, bytes=1_000_000)
 BUNDLE = Bundle(DomainSettings(name="bookstore", statement_timeout_seconds=2), SCHEMA, MAIN)
@@ -37,7 +37,7 @@ def kill(quarantine: Quarantine, victims: list[str]) -> None:
         met.append(quarantine._sessions)
         cluster = met[-1].cluster
         assert isinstance(cluster, LocalCluster)
-        processes = [process for process in cluster._server.processes() if process.name() == "postgres"]
+        processes = servers_among(cluster._server.processes())
         for process in processes if victim == "server" else backends(processes):
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()

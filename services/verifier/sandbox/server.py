@@ -76,8 +76,9 @@ class Server:
     def _postmaster(self) -> psutil.Process:
         """bwrap itself stays outside as the parent; Postgres is its child. Raises SandboxFailed."""
         for process in self.processes():
-            if process.name() == "postgres":
-                return process
+            with contextlib.suppress(psutil.NoSuchProcess):  # a child that has ended since
+                if process.name() == "postgres":
+                    return process
         raise SandboxFailed("the server is gone")
 
     def _log_tail(self) -> str:
