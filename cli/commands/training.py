@@ -86,6 +86,9 @@ async def train(
     report_to: Annotated[
         list[Tracker] | None, typer.Option(help="a tracker that gets every step's figures; may be repeated")
     ] = None,
+    restarts: Annotated[
+        int | None, typer.Option(help="attempts after one that died without a step between them, default 3")
+    ] = None,
     profile: Annotated[Profile | None, typer.Option(help="comparison rule of the reward")] = None,
     rewards: Annotated[RewardSource | None, typer.Option(help="`shuffled` is a control")] = None,
 ) -> None:
@@ -114,6 +117,7 @@ async def train(
         "workers": workers,
         "data_parallel": data_parallel,
         "report_to": report_to,
+        "restarts": restarts,
         "profile": profile,
         "rewards": rewards,
     }

@@ -1,6 +1,6 @@
 """What the API exports of runs, until a little after their end: the newest step's figures, one series a run."""
 
-from prometheus_client import Gauge
+from prometheus_client import Counter, Gauge
 
 from shared.contracts.trainer import Step
 
@@ -25,6 +25,7 @@ SUPERVISED_FIGURES = {
         "entropy": "Of a supervised run's policy at reply tokens, nats",
     }.items()
 }
+RESTARTS = Counter("sqlclimb_run_restarts", "Attempts begun by the trainer itself because the one before died")
 SECONDS = Gauge("sqlclimb_run_step_seconds", "Where the newest step's time went", ["run", "phase"])
 
 

@@ -1,16 +1,18 @@
 """Queries of the runs API."""
 
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 from psycopg.types.json import Jsonb
 
 from shared.contracts.run_config import RunConfig
-from shared.contracts.trainer import CurvePoint, Run, RunEvent, RunState, Step
+from shared.contracts.trainer import CurvePoint, EventKind, Run, RunEvent, RunState, Step
 from shared.database import Pool
 
 _RUN = """
 SELECT r.run_id, r.config, r.state, r.attempt, r.versions, r.error, r.created_at, r.finished_at, r.stop_requested,
+       CASE WHEN (s.record ->> 'attempt')::int = r.attempt THEN 0 ELSE r.restarts END AS restarts,
        coalesce(s.step, 0) AS steps_done, coalesce(s.record ->> 'adapter_name', '') AS last_adapter,
        coalesce((SELECT jsonb_agg(coalesce(e.record,
                    jsonb_build_object('step', e.step, 'kind', e.kind, 'sampling_id', e.sampling_id)) ORDER BY e.step)
@@ -28,6 +30,8 @@ class StoredRun:
 
     run: Run
     stop_requested: bool
+    restarts: int
+    """Attempts begun by the service since somebody started the run, or since a step was done."""
 
 
 class RunRepository:
@@ -59,11 +63,29 @@ class RunRepository:
         )
 
     async def next_attempt(self, run_id: str, attempt: int, config: RunConfig) -> bool:
-        """Begin the attempt after `attempt`, which fences it; False when another caller was faster."""
+        """Somebody begins the attempt after `attempt`, which fences it; False when another caller was faster."""
         return await self._changed(
             "UPDATE trainer.runs SET attempt = attempt + 1, state = 'pending', stop_requested = false, error = '', "
-            "finished_at = NULL, config = %s WHERE run_id = %s AND attempt = %s AND state <> 'done' RETURNING run_id",
+            "restarts = 0, finished_at = NULL, config = %s "
+            "WHERE run_id = %s AND attempt = %s AND state <> 'done' RETURNING run_id",
             (Jsonb(config.model_dump(mode="json")), run_id, attempt),
+        )
+
+    async def restart(self, stored: StoredRun, why: str) -> bool:
+        """Begin the attempt after one that died, and tell so; False when the run has ended or gone on meanwhile."""
+        run = stored.run
+        event = RunEvent(
+            kind=EventKind.RESTARTED,
+            message=f"{why}; attempt {run.attempt + 1} goes on from the newest checkpoint",
+            step=run.steps_done,
+            attempt=run.attempt + 1,
+            at=datetime.now(UTC),
+        )
+        return await self._changed(
+            "WITH run AS (UPDATE trainer.runs SET attempt = attempt + 1, state = 'pending', error = '', restarts = %s "
+            "WHERE run_id = %s AND attempt = %s AND finished_at IS NULL AND NOT stop_requested RETURNING run_id) "
+            "INSERT INTO trainer.events (run_id, record) SELECT run_id, %s FROM run RETURNING run_id",
+            (stored.restarts + 1, run.run_id, run.attempt, Jsonb(event.model_dump(mode="json"))),
         )
 
     async def request_stop(self, run_id: str) -> None:
@@ -124,6 +146,6 @@ class RunRepository:
 
 def _stored(row: dict[str, Any]) -> StoredRun:
     fields = dict(row)
-    stop_requested = fields.pop("stop_requested")
+    stop_requested, restarts = fields.pop("stop_requested"), fields.pop("restarts")
     policy = f"{fields['run_id']}@{fields['steps_done']}" if fields["steps_done"] else ""
-    return StoredRun(Run(**fields, last_policy=policy), stop_requested)
+    return StoredRun(Run(**fields, last_policy=policy), stop_requested, restarts)

@@ -21,10 +21,13 @@ WATCH_SECONDS = 2.0
 SHOWN_SECONDS = 60.0
 """How long a run's last figures are exported after its end: Prometheus comes by every 15 or 30 s."""
 
-MAY_CHANGE = {"guards": {}, "workers": 1, "data_parallel": DataParallel.DDP, "report_to": []}
+MAY_CHANGE = {"guards": {}, "workers": 1, "data_parallel": DataParallel.DDP, "report_to": [], "restarts": 0}
 """Fields that another attempt of a run may set anew: they do not change what it learns."""
 
 _ACTIVE = (RunState.PENDING, RunState.RUNNING)
+
+_DIED = (JobState.FAILED, JobState.MISSING)
+"""Ends of a job that nobody meant: another attempt may do better."""
 
 
 class RunService:
@@ -146,11 +149,30 @@ class RunService:
         job = await self._launcher.state(run.run_id, run.attempt)
         if job is JobState.ALIVE:
             return
-        again = await self._repository.find(run.run_id)  # the job may have written its end since
-        if again is None or again.run.state not in _ACTIVE or again.run.attempt != run.attempt:
+        stored = await self._repository.find(run.run_id)  # the job may have written its end since
+        if stored is None or stored.run.state not in _ACTIVE or stored.run.attempt != run.attempt:
             return
-        tail = await self._launcher.log_tail(run.run_id, run.attempt)
-        await self._repository.finish(run.run_id, run.attempt, RunState.FAILED, _death(job, again.run, tail))
+        why = _death(job, stored.run)
+        kept = f"Steps up to {stored.run.steps_done} and the newest checkpoint are kept"
+        if stored.stop_requested:
+            await self._repository.finish(run.run_id, run.attempt, RunState.STOPPED, f"{why}. {kept}")
+        elif job in _DIED and stored.restarts < stored.run.config.restarts:
+            await self._restart(stored, why)
+        else:
+            tail = await self._launcher.log_tail(run.run_id, run.attempt)
+            end = f". Its log ends: {tail}" if tail else ""
+            error = f"{why}. {kept}; start the run again to go on{end}"
+            await self._repository.finish(run.run_id, run.attempt, RunState.FAILED, error)
+
+    async def _restart(self, stored: StoredRun, why: str) -> None:
+        """Begin the next attempt of a run whose job died. Where its submission fails, its job is missed next time."""
+        run = stored.run
+        async with self._starting.setdefault(run.run_id, asyncio.Lock()):
+            await self._launcher.stop(run.run_id, run.attempt)  # what is left of it
+            if await self._repository.restart(stored, why):
+                log.warning("run %s: %s; it is started again", run.run_id, why)
+                metrics.RESTARTS.inc()
+                await self._launcher.submit(run.run_id, run.attempt + 1)
 
     async def _is_at_work(self, run: Run) -> bool:
         if run.state not in _ACTIVE:
@@ -194,10 +216,6 @@ def _difference(request: RunRequest, run: Run) -> str:
     return f"run {run.run_id!r} has another config ({'; '.join(fields)}). It is unchanged; choose another run id"
 
 
-def _death(job: JobState, run: Run, tail: str) -> str:
+def _death(job: JobState, run: Run) -> str:
     what = "Ray knows nothing of its job (was Ray restarted?)" if job is JobState.MISSING else f"its job {job}"
-    end = f". Its log ends: {tail}" if tail else ""
-    return (
-        f"attempt {run.attempt} died: {what}. Steps up to {run.steps_done} and the newest checkpoint are kept; "
-        f"start the run again to go on{end}"
-    )
+    return f"attempt {run.attempt} died: {run.error or what}"

@@ -198,6 +198,12 @@ class RunConfig(Contract):
     report_to: list[Tracker] = Field(
         default_factory=list, description="trackers that get every step's figures; may change when a run is resumed"
     )
+    restarts: int = Field(
+        default=3,
+        ge=0,
+        description="attempts that may follow by themselves on one that died (killed, out of memory, its node lost) "
+        "without a step done in between; may change when a run is resumed",
+    )
     seed: int = 0
     profile: Profile = Field(default=Profile.STANDARD, description="comparison rule of the reward")
     rewards: RewardSource = RewardSource.VERIFIER

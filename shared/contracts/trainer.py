@@ -76,6 +76,7 @@ class EventKind(StrEnum):
     """What an event is about."""
 
     STARTED = "started"  # an attempt's job is up
+    RESTARTED = "restarted"  # an attempt died, the next one was begun
     GUARD = "guard"
     WARNED = "warned"  # the config is allowed, and probably not what was meant
     PAUSED = "paused"  # the infrastructure fails; the same samples are asked for again

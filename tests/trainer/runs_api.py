@@ -50,6 +50,7 @@ class ScriptedLauncher:
         self._reach()
         self.submitting.set()
         await self.free.wait()
+        self._reach()
         self.jobs[run_id, attempt] = JobState.ALIVE
 
     async def state(self, run_id: str, attempt: int) -> JobState:

@@ -4,6 +4,7 @@ import asyncio
 import json
 import math
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -62,6 +63,11 @@ class Bench:
         )
         self.config = run_config(peers.model, steps=STEPS, run_ahead=0, refills=0)
         (folder / "artifacts").mkdir()
+
+    def forget_checkpoints(self) -> None:
+        """The next attempt finds none, as in a twin of this run that was never begun."""
+        self.settings.checkpoints /= "twin"
+        self.settings.artifacts += "/twin"
 
     def begin(self, attempt: int = 1, **changes: Any) -> RunRecords:
         """The runs API's part: the run exists at this attempt."""
@@ -187,7 +193,7 @@ def test_killed_while_sampling_it_resumes_and_ends_as_an_unkilled_twin(bench: Be
     assert sum(step.refilled for step in steps) >= 3, "every task that teaches nothing gave way"
     killed = steps[-1].adapter_name
 
-    bench.settings.checkpoints = bench.settings.checkpoints / "twin"
+    bench.forget_checkpoints()
     assert bench.train(RunRecords(bench.dsn, RUN, 2)) == STEPS
     _, steps = bench.outcome()
     assert steps[-1].adapter_name == killed, "the same samples, the same adapter to the last bit"
@@ -223,8 +229,8 @@ def test_a_first_step_without_anything_to_learn_publishes_a_control_and_goes_on(
     assert kinds == [AdapterKind.CONTROL, AdapterKind.TRAINED, AdapterKind.TRAINED]
 
 
-def test_a_stop_ends_the_run_after_the_step_in_progress(bench: Bench) -> None:
-    records = bench.begin()
+def stop_in_step_2(bench: Bench, records: RunRecords) -> None:
+    """Train until somebody asks the run to stop while its second batch is drawn."""
     bench.peers.script.hold_batch = 2
 
     def ask_to_stop() -> None:
@@ -241,9 +247,34 @@ def test_a_stop_ends_the_run_after_the_step_in_progress(bench: Bench) -> None:
     thread.start()
     assert bench.train(records) == 2
     thread.join()
+
+
+def test_a_stop_ends_the_run_after_the_step_in_progress(bench: Bench) -> None:
+    stop_in_step_2(bench, bench.begin())
     _, steps = bench.outcome()
     assert [step.step for step in steps] == [1, 2]
     assert steps[-1].adapter_name in bench.peers.adapters, "the last adapter is published"
+
+
+def test_a_run_whose_disk_is_lost_goes_on_from_the_stores_copy_as_an_unbroken_twin(bench: Bench) -> None:
+    stop_in_step_2(bench, bench.begin())
+    shutil.rmtree(bench.settings.checkpoints)
+    assert bench.train(bench.begin(attempt=2)) == STEPS
+    _, steps = bench.outcome()
+    assert [(step.step, step.attempt) for step in steps] == [(1, 1), (2, 1), (3, 2)]
+    lost = [(step.adapter_name, step.loss) for step in steps]
+    bench.forget_checkpoints()
+    assert bench.train(RunRecords(bench.dsn, RUN, 2)) == STEPS
+    assert [(step.adapter_name, step.loss) for step in bench.outcome()[1]] == lost, "to the last bit"
+
+
+def test_checkpoints_of_another_run_of_that_name_are_refused(bench: Bench) -> None:
+    stop_in_step_2(bench, bench.begin())
+    bench.run_id = "night-2"
+    source = Path(bench.settings.artifacts.removeprefix("file://")) / "runs"
+    shutil.copytree(source / RUN, source / bench.run_id)
+    with pytest.raises(RunFailed, match=r"newest checkpoint of run night-2 is of step 2, its log ends at step 0"):
+        bench.train(bench.begin())
 
 
 def test_an_attempt_that_was_overtaken_logs_nothing_more(bench: Bench) -> None:
@@ -279,9 +310,9 @@ def test_samples_of_another_policy_and_a_refused_adapter_end_the_run_in_a_senten
 
 
 def test_a_store_that_cannot_be_written_ends_the_run_in_a_sentence(bench: Bench) -> None:
-    artifacts = Path(bench.settings.artifacts.removeprefix("file://"))
-    artifacts.rmdir()
-    artifacts.write_text("a file where the store should be")
+    run = Path(bench.settings.artifacts.removeprefix("file://")) / "runs" / RUN
+    run.mkdir(parents=True)
+    (run / "adapters").write_text("a file where the store should be")
     with pytest.raises(RunFailed, match=r"adapter of step 1 could not be stored.*make the store writable"):
         bench.train(bench.begin())
 
@@ -291,7 +322,7 @@ def test_shuffled_rewards_train_another_adapter_on_the_same_samples(bench: Bench
     (shuffled,) = bench.outcome()[1]
     scored = [sample.reward for group in bench.peers.batches[RUN, 1, 0] for sample in group.samples]
     assert shuffled.reward == pytest.approx(sum(filter(None, scored)) / len(scored))
-    bench.settings.checkpoints = bench.settings.checkpoints / "twin"
+    bench.forget_checkpoints()
     bench.config = bench.config.model_copy(update={"rewards": "verifier"})
     bench.train(RunRecords(bench.dsn, RUN, 1))
     assert bench.outcome()[1][0].adapter_name != shuffled.adapter_name

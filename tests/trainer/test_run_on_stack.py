@@ -17,7 +17,7 @@ from shared.clients.inference import InferenceClient
 from shared.clients.trainer import TrainerClient
 from shared.contracts.inference import AdapterState
 from shared.contracts.run_config import RunConfig
-from shared.contracts.trainer import Run, RunRequest, RunState, Step
+from shared.contracts.trainer import EventKind, Run, RunEvent, RunRequest, RunState, Step
 from shared.ids import parse_served_name
 from tests.stack import StackHandle
 
@@ -49,6 +49,12 @@ async def ended(trainer: TrainerClient, run_id: str) -> Run:
     return await at_step(trainer, run_id, 10**9)
 
 
+async def restart_of(trainer: TrainerClient, run_id: str) -> RunEvent:
+    """What was told of the one attempt that was begun because the first died."""
+    (told,) = [event for event in (await trainer.events(run_id)).events if event.kind is EventKind.RESTARTED]
+    return told
+
+
 def training_workers(stack: StackHandle) -> list[psutil.Process]:
     """The stack's Ray Train workers."""
     found = []
@@ -77,7 +83,7 @@ def assert_trained_as_served(stack: StackHandle, run_id: str, steps: list[Step])
 
 
 @pytest.mark.slow
-async def test_a_killed_worker_costs_at_most_a_step_and_no_prompt(stack: StackHandle) -> None:
+async def test_a_run_whose_worker_was_killed_goes_on_by_itself_and_loses_no_prompt(stack: StackHandle) -> None:
     run_id, urls = "killed", stack.urls
     async with TrainerClient(urls["trainer"], stack.token("admin")) as trainer:
         config = await config_of_demo(trainer)
@@ -85,18 +91,15 @@ async def test_a_killed_worker_costs_at_most_a_step_and_no_prompt(stack: StackHa
         await at_step(trainer, run_id, 2)
         (worker,) = training_workers(stack)
         os.kill(worker.pid, signal.SIGKILL)
-        failed = await ended(trainer, run_id)
-        assert failed.state is RunState.FAILED and "start the run again" in failed.error
-        assert 2 <= failed.steps_done < STEPS
-
-        await trainer.start(RunRequest(run_id=run_id, config=config))
         done = await ended(trainer, run_id)
         assert done.state is RunState.DONE, done.error
+        restarted = await restart_of(trainer, run_id)
+        assert "a training worker died" in restarted.message and 2 <= restarted.step < STEPS
         assert (done.attempt, done.steps_done, done.last_policy) == (2, STEPS, f"{run_id}@{STEPS}")
         assert done.versions["trl"] and done.versions["ray"]
         steps = (await trainer.steps(run_id)).steps
     assert_trained_as_served(stack, run_id, steps)
-    assert {step.attempt for step in steps if step.step <= failed.steps_done} == {1}
+    assert {step.attempt for step in steps if step.step <= restarted.step} == {1}
 
     async with InferenceClient(urls["inference"], stack.token("admin")) as inference:
         adapters = [adapter for adapter in (await inference.adapters()).adapters if adapter.run_id == run_id]

@@ -1,4 +1,4 @@
-"""The runs API over HTTP: what it starts and resumes, and what it makes of a job's death."""
+"""The runs API over HTTP: what it starts, resumes, stops and tells."""
 
 import asyncio
 from datetime import UTC, datetime
@@ -73,7 +73,7 @@ async def test_another_config_under_the_same_id_is_a_conflict_that_names_the_fie
 
 
 async def test_workers_and_trackers_may_change_when_a_run_is_resumed(api: Api) -> None:
-    await api.start(workers=2, data_parallel="fsdp2")
+    await api.start(workers=2, data_parallel="fsdp2", restarts=0)
     api.launcher.jobs["night", 1] = JobState.FAILED
     await api.state_after(RunState.FAILED)
     resumed = (await api.start(workers=1, report_to=["tensorboard"])).json()
@@ -81,43 +81,6 @@ async def test_workers_and_trackers_may_change_when_a_run_is_resumed(api: Api) -
     assert resumed["config"]["report_to"] == ["tensorboard"]
     other = (await api.start(workers=2, k=8)).json()["detail"]
     assert "k: 4 there, 8 here" in other and "workers" not in other
-
-
-@pytest.mark.parametrize(
-    ("job", "words"),
-    [
-        (JobState.FAILED, "its job failed"),
-        (JobState.ENDED, "its job ended"),
-        (None, "Ray knows nothing of its job"),
-    ],
-)
-async def test_a_job_that_died_fails_its_run_and_the_same_call_resumes_it(
-    api: Api, job: JobState | None, words: str
-) -> None:
-    await api.start()
-    records = RunRecords(api.dsn, "night", 1)
-    records.begin({"trl": "1.16.0"})
-    records.add_step(step(1, 1))
-    if job is None:
-        del api.launcher.jobs["night", 1]
-    else:
-        api.launcher.jobs["night", 1] = job
-    run = await api.state_after(RunState.FAILED)
-    assert words in run["error"] and "Steps up to 1" in run["error"] and "MemoryError" in run["error"]
-    resumed = (await api.start()).json()
-    assert (resumed["attempt"], resumed["state"], resumed["error"]) == (2, "pending", "")
-    assert api.launcher.jobs["night", 2] is JobState.ALIVE
-    assert (resumed["steps_done"], resumed["last_policy"], resumed["versions"]) == (1, "night@1", {"trl": "1.16.0"})
-
-
-async def test_what_the_job_wrote_about_its_end_stays(api: Api) -> None:
-    await api.start()
-    records = RunRecords(api.dsn, "night", 1)
-    records.begin({})
-    records.finish(RunState.FAILED, "inference refused: 37 tensors")
-    api.launcher.jobs["night", 1] = JobState.FAILED
-    await asyncio.sleep(0.3)
-    assert (await api.state_after(RunState.FAILED))["error"] == "inference refused: 37 tensors"
 
 
 async def test_a_run_that_is_done_is_answered_not_run_again(api: Api) -> None:

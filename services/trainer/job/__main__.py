@@ -69,7 +69,7 @@ def fit(config: RunConfig, arguments: WorkerArguments, folder: Path) -> None:
             name=f"attempt-{arguments['attempt']}",
             storage_path=str(folder / "ray-train"),
             worker_runtime_env={"env_vars": WORKER_ENVIRONMENT},
-            failure_config=ray.train.FailureConfig(max_failures=0),  # a new attempt resumes; it must fence this one
+            failure_config=ray.train.FailureConfig(max_failures=0),  # the API begins an attempt that fences this one
         ),
     ).fit()
 
@@ -99,12 +99,9 @@ def main() -> int:
         log.error("%s", error)
         records.finish(RunState.FAILED, str(error))
         return 1
-    except Exception as error:  # whatever it was, the run must not look alive
+    except Exception as error:  # another attempt may do better: the API begins it, or ends the run
         log.exception("the training job broke")
-        records.finish(
-            RunState.FAILED,
-            f"{describe(error)}. The newest checkpoint and all logged steps are kept; start the run again to go on",
-        )
+        records.broke(describe(error))
         return 1
     return 0
 

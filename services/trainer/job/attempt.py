@@ -34,6 +34,7 @@ class Attempt:
         self._records = records
         self._remote = grounds.remote
         self._folder = grounds.folder
+        self._checkpoint = grounds.checkpoint
         self._start = grounds.start
         self._publisher = grounds.publisher
         self.watch = grounds.watch
@@ -44,8 +45,7 @@ class Attempt:
     def run(self) -> int:
         """Train to the end or a stop; returns the number of updates done. Raises RunFailed."""
         config = self._config
-        by_first(self._folder.discard_incomplete)
-        checkpoint = self._folder.newest()
+        checkpoint = self._checkpoint
         done = checkpoint.step if checkpoint else 0
         band = self._remote.band(config.band)
         if len(set(band.task_ids)) < config.prompts_per_step:

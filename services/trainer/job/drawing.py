@@ -5,13 +5,13 @@ follows from the rows before it, so an attempt that resumes asks for the same on
 """
 
 import logging
-import threading
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 
 from services.trainer.failures import RunFailed
+from services.trainer.job.background import in_background
 from services.trainer.job.publisher import Policy
 from services.trainer.job.remote import Batch, Remote
 from services.trainer.job.replies import teaches
@@ -196,17 +196,8 @@ class Ahead:
 
     def begin(self, step: int, policy: Policy, place: Place) -> None:
         """Start to draw `step` in the background."""
-        result: Future[Drawn] = Future()
-        self._waiting = _Waiting(step, result)
-
-        def work() -> None:
-            try:
-                result.set_result(self._drawer.draw(step, policy, place))
-            except BaseException as error:  # raised where the samples are taken
-                result.set_exception(error)
-
-        # daemon: a run that ends early must not wait for samples that nobody will learn from
-        threading.Thread(target=work, name=f"samples of step {step}", daemon=True).start()
+        drawn = in_background(f"samples of step {step}", lambda: self._drawer.draw(step, policy, place))
+        self._waiting = _Waiting(step, drawn)
 
     def take(self, step: int, policy: Policy, place: Place) -> Drawn:
         """The samples of `step`: those begun, else drawn now. Raises as Drawer.draw."""

@@ -1,6 +1,5 @@
 """Serves each step's adapter: from the checkpoint's files, under a name never used before, proven by a probe."""
 
-import json
 import shutil
 import tempfile
 import time
@@ -59,14 +58,22 @@ class Publisher:
     """Publishes the adapters of one run, one after the other."""
 
     def __init__(
-        self, run_id: str, base_name: str, artifacts: str, remote: Remote, probe_file: Path, start: Policy = BASE
+        self,
+        run_id: str,
+        base_name: str,
+        artifacts: str,
+        remote: Remote,
+        start: Policy,
+        probe: list[dict[str, Any]],
     ) -> None:
+        """`probe`: as an earlier attempt chose it, else empty."""
         self._policies = {0: start}
         self._run_id = run_id
         self._base_name = base_name
         self._artifacts = artifacts
         self._remote = remote
-        self._probe_file = probe_file
+        self.probe = probe
+        """The run's probe sequences without log-probabilities: the same from its first step to its last."""
         self._scored: list[ProbeSequence] = []
         """The probe of the policy that is published next."""
 
@@ -89,14 +96,9 @@ class Publisher:
         self._remote.publish(policy.served_name, request)
         self._policies[policy.step] = policy
 
-    @property
-    def has_probe(self) -> bool:
-        """Whether the run's probe is chosen."""
-        return self._probe_file.exists()
-
     def choose_probe(self, replies: Sequence[tuple[list[int], list[int]]]) -> None:
         """Fix the probe's sequences, once in a run: some of `replies`, (prompt ids, ids of the policy's own reply)."""
-        if self.has_probe:
+        if self.probe:
             return
         chosen: list[dict[str, Any]] = []
         for prompt, reply in replies:
@@ -104,17 +106,14 @@ class Publisher:
             if start < len(tokens) and tokens not in [entry["token_ids"] for entry in chosen]:
                 chosen.append({"token_ids": tokens, "start": start})
         spread = max(1, len(chosen) // PROBE_SEQUENCES)
-        self._probe_file.parent.mkdir(parents=True, exist_ok=True)
-        temporary = self._probe_file.with_suffix(".new")
-        temporary.write_text(json.dumps(chosen[::spread][:PROBE_SEQUENCES]))
-        temporary.replace(self._probe_file)
+        self.probe = chosen[::spread][:PROBE_SEQUENCES]
 
     def score(self, model: Any) -> float:
         """The probe of the policy that is published next, in every worker: sharded weights forward only together.
 
         Returns the sum of its log-probabilities, which is no finite number where the weights are broken.
         """
-        self._scored = scored(by_first(self._chosen), model)
+        self._scored = scored(by_first(lambda: self.probe), model)
         return sum(value for sequence in self._scored for value in sequence.logprobs)
 
     def publish(self, checkpoint: Checkpoint, model: Any) -> Policy:
@@ -154,10 +153,6 @@ class Publisher:
             for file in ADAPTER_FILES:
                 shutil.copyfile(folder / file, Path(staging) / file)
             return publish_folder(Path(staging), self._artifacts, "runs", self._run_id, "adapters", name)
-
-    def _chosen(self) -> list[dict[str, Any]]:
-        chosen: list[dict[str, Any]] = json.loads(self._probe_file.read_text())
-        return chosen
 
 
 def scored(chosen: list[dict[str, Any]], model: Any) -> list[ProbeSequence]:

@@ -1,7 +1,8 @@
 """After each optimizer step: seal the checkpoint, publish its adapter, log the step, obey a stop. In this order.
 
 A kill before the seal loses this step's update: its samples are replayed from the ledger. A kill after it loses
-nothing: the seal holds the step's figures, and the next attempt publishes and logs what is missing.
+nothing: the seal holds the step's figures, and the next attempt publishes and logs what is missing. The artifact store
+gets a copy of the checkpoint while the next step is under way.
 """
 
 import math
@@ -19,7 +20,7 @@ from services.trainer.job.grounds import Grounds
 from services.trainer.job.publisher import Policy
 from services.trainer.job.workers import WorkersCallback
 from shared.contracts.inference import ProbeResult
-from shared.contracts.trainer import Step, StepSeconds
+from shared.contracts.trainer import EventKind, Step, StepSeconds
 
 
 @dataclass
@@ -43,11 +44,13 @@ class StepRecorder(WorkersCallback):
     def __init__(self, grounds: Grounds) -> None:
         self.now = StepInProgress()
         self._folder = grounds.folder
+        self._copies = grounds.copies
         self._publisher = grounds.publisher
         self._records = grounds.records
         self._watch = grounds.watch
         self._reporting = grounds.reporting
         self._probe_sum = 0.0
+        self._copies_failed = False
 
     def on_step_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         self.now = StepInProgress()
@@ -68,11 +71,15 @@ class StepRecorder(WorkersCallback):
         self._probe_sum = self._publisher.score(self.learner.model)
 
     def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        kept = self.kept(state.global_step)
+        kept = self.kept(state.global_step) | {"probe": self._publisher.probe}
         refuse_broken(state.global_step, kept["figures"] | {"probe": self._probe_sum})
         checkpoint = self._folder.seal(state.global_step, kept)
         if self.publish_and_log(checkpoint):
             control.should_training_stop = True
+        self._warn(self._copies.begin(checkpoint))
+
+    def on_train_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        self._warn(self._copies.finish())
 
     def kept(self, step: int) -> dict[str, Any]:
         """What the seal of `step` holds: its `figures`, and what the next attempt needs beside the learner's own."""
@@ -102,6 +109,12 @@ class StepRecorder(WorkersCallback):
         stopped = self._watch.after(step, self.now.drawn)
         self._reporting.step(step, self._watch.firing, self.learner)
         return stopped or asked_to_stop
+
+    def _warn(self, fault: str) -> None:
+        """Tell a fault of the copies once, until one succeeds."""
+        if fault and not self._copies_failed:
+            self._watch.tell(EventKind.WARNED, fault)
+        self._copies_failed = bool(fault)
 
     def _learnt(self, drawn: Drawn) -> dict[str, Any]:
         """The step's record as far as it is known before its adapter is published."""

@@ -146,6 +146,19 @@ class RunRecords:
 
         return self._patiently(read)
 
+    def broke(self, why: str) -> None:
+        """The attempt is about to die of `why`: the API tells it, and decides what follows. Raises Fenced."""
+
+        def write(connection: psycopg.Connection[tuple[object, ...]]) -> None:
+            row = connection.execute(
+                "UPDATE trainer.runs SET error = CASE WHEN finished_at IS NULL THEN %s ELSE error END "
+                "WHERE run_id = %s AND attempt = %s RETURNING state",
+                (why, self.run_id, self.attempt),
+            ).fetchone()
+            self._written(row)
+
+        self._patiently(write)
+
     def finish(self, state: RunState, error: str = "") -> None:
         """The run has ended, unless it already had. Raises Fenced."""
 

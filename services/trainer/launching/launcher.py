@@ -35,7 +35,7 @@ class JobState(StrEnum):
     ALIVE = "alive"  # accepted; runs or will run
     ENDED = "ended"
     FAILED = "failed"
-    STOPPED = "stopped"
+    STOPPED = "stopped"  # by somebody, or by a limit on its time
     MISSING = "missing"  # nobody knows of such a job
 
 

@@ -41,7 +41,7 @@ STOP_SECONDS = 120.0
 _JOB_STATES = {"SUCCEEDED": JobState.ENDED, "FAILED": JobState.FAILED, "STOPPED": JobState.STOPPED}
 _DEPLOYMENT_STATES = {
     "Complete": JobState.ENDED,
-    "Failed": JobState.FAILED,  # also: its head was lost, or its deadline passed
+    "Failed": JobState.FAILED,  # also: its head was lost
     "ValidationFailed": JobState.FAILED,
 }
 
@@ -59,6 +59,8 @@ def job_state(rayjob: Manifest | None) -> JobState:
     status = rayjob.get("status", {})
     if "deletionTimestamp" in rayjob["metadata"]:
         return JobState.ALIVE
+    if status.get("reason") == "DeadlineExceeded":
+        return JobState.STOPPED
     job = _JOB_STATES.get(status.get("jobStatus", ""))
     return job or _DEPLOYMENT_STATES.get(status.get("jobDeploymentStatus", ""), JobState.ALIVE)
 

@@ -8,6 +8,7 @@ not fit into memory is recomputed in the backward pass, forward by forward.
 import copy
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 import torch
@@ -15,6 +16,7 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 from transformers import DynamicCache
 from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
+from transformers.masking_utils import create_masks_for_generate
 
 TRIED_TOKENS = 16
 """Prompt and completion of the trial in `refusal`."""
@@ -91,16 +93,15 @@ def score_completions(
     repeated = limits.repeated * prompts.ids.size(1)
     forwards = _forwards(rows, lengths, repeated, limits.forward)
     cache = _prompt_cache(model if first_model is None else first_model, model.config, prompts)
-    budget = limits.kept - prompts.ids.numel()
+    kept = _kept(forwards, lengths, repeated, limits.kept - prompts.ids.numel())
     parts: list[tuple[Tensor, Tensor]] = []
-    for number, chunk in enumerate(reversed(forwards)):
+    for number, chunk in enumerate(forwards):
         score = _scoring(model, cache, prompts, chunk, completions[chunk], lengths[chunk])
-        budget -= _cost(len(chunk), int(lengths[chunk].max()), repeated)
-        if budget >= 0 or number == 0 or not torch.is_grad_enabled():
+        if number >= len(forwards) - kept or not torch.is_grad_enabled():
             parts.append(score())
         else:
             parts.append(checkpoint(score, use_reentrant=False, preserve_rng_state=False))
-    order = torch.cat(list(reversed(forwards)))
+    order = torch.cat(forwards)
     logprobs, entropies = (
         _placed(list(values), order, ids.size(0), completion_width) for values in zip(*parts, strict=True)
     )
@@ -120,6 +121,12 @@ def _forwards(rows: Tensor, lengths: Tensor, repeated: float, limit: int) -> lis
             forwards.append([])
         forwards[-1].append(row)
     return [torch.tensor(chunk, device=rows.device) for chunk in forwards]
+
+
+def _kept(forwards: list[Tensor], lengths: Tensor, repeated: float, budget: int) -> int:
+    """How many of the last forwards keep their activations, at least one: all that fit into `budget` tokens."""
+    costs = [_cost(len(chunk), int(lengths[chunk].max()), repeated) for chunk in reversed(forwards)]
+    return max(1, sum(total <= budget for total in accumulate(costs)))
 
 
 def _prompt_cache(model: Any, config: Any, prompts: Prompts) -> DynamicCache:
@@ -142,16 +149,16 @@ def _scoring(
 ) -> Callable[[], tuple[Tensor, Tensor]]:
     width = int(lengths.max())
     owner = prompts.of_row[rows]
-    real = torch.arange(width, device=rows.device) < lengths[:, None]
-    labels = completions[:, :width].masked_fill(~real, IGNORED_LABEL)
+    column = torch.arange(width, device=rows.device)
+    labels = completions[:, :width].masked_fill(column >= lengths[:, None], IGNORED_LABEL)
     ids = torch.cat([prompts.ids[owner, -1:], completions[:, : width - 1]], dim=1)
-    mask = torch.cat([prompts.mask[owner, :-1], real.long()], dim=1)
+    past = prompts.mask[owner, :-1]
 
     def score() -> tuple[Tensor, Tensor]:
         output = model(
             input_ids=ids,
-            attention_mask=mask,
-            position_ids=_positions(mask)[:, -width:],
+            attention_mask=_attention_mask(model, cache, past, width),
+            position_ids=past.sum(dim=1, keepdim=True) + column,
             past_key_values=_repeated(cache, owner),
             shift_labels=labels,
             fused_lm_head=True,
@@ -159,6 +166,36 @@ def _scoring(
         return output.log_probs, output.entropy
 
     return score
+
+
+def _attention_mask(model: Any, cache: DynamicCache, past: Tensor, width: int) -> Any:
+    """What `width` new tokens see, in the form that the model's attention takes; `past`: the cache's mask, row by row.
+
+    Padding on the right needs none: nothing before it sees it. So the rows of one prompt share one mask. PyTorch's
+    attention gets it in the form in which it adds it: each layer would make that of its own, of all rows, and keep it.
+    """
+    mask = torch.cat([past, past.new_ones(len(past), width)], dim=1)
+    config = model.config.get_text_config()
+    if config._attn_implementation != "sdpa":
+        return mask
+    if bool((past == past[:1]).all()):
+        mask = mask[:1]
+    embeddings = torch.empty(len(mask), width, 0, dtype=model.dtype, device=mask.device)
+    seen = create_masks_for_generate(config, embeddings, mask, cache)
+    return (
+        {kind: _additive(of_kind, model) for kind, of_kind in seen.items()}
+        if isinstance(seen, dict)
+        else _additive(seen, model)
+    )
+
+
+def _additive(seen: Tensor | None, model: Any) -> Tensor | None:
+    """0 where it is true and minus infinity elsewhere, in the dtype that attention computes in."""
+    if seen is None:
+        return None
+    kind = seen.device.type
+    dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else model.dtype
+    return torch.zeros_like(seen, dtype=dtype).masked_fill(~seen, float("-inf"))
 
 
 def _repeated(cache: DynamicCache, owner: Tensor) -> DynamicCache:

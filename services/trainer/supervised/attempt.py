@@ -37,8 +37,7 @@ class SupervisedAttempt:
     def run(self) -> int:
         """Train to the end or a stop; returns the number of updates done. Raises RunFailed."""
         config, grounds = self._config, self._grounds
-        by_first(grounds.folder.discard_incomplete)
-        checkpoint = grounds.folder.newest()
+        checkpoint = grounds.checkpoint
         done = checkpoint.step if checkpoint else 0
         examples = by_first(self._examples)
         refuse_other_examples(examples, checkpoint)
@@ -80,7 +79,7 @@ class SupervisedAttempt:
     def _choose_probe(self, learner: Any, step: list[Example]) -> None:
         """Prompts with the start's own replies: an example's reply may be a gold, and a probe leaves the job."""
         publisher = self._grounds.publisher
-        if not publisher.has_probe:
+        if not publisher.probe:
             prompts = [example.prompt for example in step[:: max(1, len(step) // PROBE_SEQUENCES)]]
             publisher.choose_probe([(prompt, own_reply(learner, prompt)) for prompt in prompts])
 

@@ -113,7 +113,7 @@ def test_killed_while_publishing_it_resumes_and_ends_as_an_unkilled_twin(bench: 
     assert [step.attempt for step in steps] == [1, 2, 2]
     killed = [(step.adapter_name, step.loss) for step in steps]
 
-    bench.settings.checkpoints = bench.settings.checkpoints / "twin"
+    bench.forget_checkpoints()
     assert bench.train(RunRecords(bench.dsn, RUN, 2)) == STEPS
     assert [(step.adapter_name, step.loss) for step in bench.outcome()[1]] == killed, "to the last bit"
 
@@ -136,9 +136,8 @@ def test_golds_are_learnt_and_left_nowhere(bench: SftBench, tmp_path: Path, capf
         for text, ids in zip(golds, tokens, strict=True):
             assert text.encode() not in content, path
             assert ",".join(map(str, ids)).encode() not in numbers, (path, "a probe or a cache")
-    (probe,) = tmp_path.rglob("probe.json")
-    prompts = [encoded(n) for n in range(TASKS)]
-    assert any(str(ids)[1:-1] in probe.read_text() for ids in prompts), "what is looked for would be found"
+    seal = next(tmp_path.rglob("complete.json")).read_text()
+    assert any(str(encoded(number))[1:-1] in seal for number in range(TASKS)), "what is looked for would be found"
     said = capfd.readouterr()
     assert not [text for text in golds if text in said.out + said.err]
     assert not [text for text in golds for step in steps if text in step.model_dump_json()]
@@ -153,7 +152,7 @@ def test_a_stopped_run_goes_on_and_ends_as_an_unbroken_twin(bench: SftBench) -> 
     assert [step.attempt for step in steps] == [1, 2, 2]
     resumed = [(step.adapter_name, step.loss) for step in steps]
 
-    bench.settings.checkpoints = bench.settings.checkpoints / "twin"
+    bench.forget_checkpoints()
     assert bench.train(RunRecords(bench.dsn, RUN, 2)) == STEPS
     assert [(step.adapter_name, step.loss) for step in bench.outcome()[1]] == resumed, "to the last bit"
 
@@ -244,7 +243,7 @@ def test_two_workers_of_a_job_learn_what_one_learns(bench: SftBench) -> None:
     assert [event.kind for event in bench.records.events()] == [EventKind.STARTED, EventKind.ENDED]
     together = [(step.loss, step.grad_norm) for step in steps]
 
-    bench.settings.checkpoints = bench.settings.checkpoints / "twin"
+    bench.forget_checkpoints()
     bench.config = bench.config.model_copy(update={"workers": 1})
     assert bench.train(RunRecords(bench.dsn, RUN, 1)) == STEPS
     for both, step in zip(together, bench.outcome()[1], strict=True):

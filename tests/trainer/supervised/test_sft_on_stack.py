@@ -21,7 +21,7 @@ from shared.contracts.tasks import PrivilegedTask
 from shared.contracts.trainer import CurvePoint, RunRequest, RunState
 from shared.ids import parse_served_name
 from tests.stack import StackHandle
-from tests.trainer.test_run_on_stack import DEMO_RUN, at_step, ended, training_workers
+from tests.trainer.test_run_on_stack import DEMO_RUN, at_step, ended, restart_of, training_workers
 
 STEPS = 12
 SECONDS = 240
@@ -65,15 +65,14 @@ async def test_golds_warm_the_policy_survive_a_kill_are_served_and_measured(stac
         await at_step(trainer, run_id, 3)
         (worker,) = training_workers(stack)
         os.kill(worker.pid, signal.SIGKILL)
-        failed = await ended(trainer, run_id)
-        assert failed.state is RunState.FAILED and 3 <= failed.steps_done < STEPS
-        await trainer.start(RunRequest(run_id=run_id, config=config))
         done = await ended(trainer, run_id)
         assert done.state is RunState.DONE, done.error
+        restarted = await restart_of(trainer, run_id)
+        assert 3 <= restarted.step < STEPS
         steps = (await trainer.steps(run_id)).steps
     assert (done.attempt, done.last_policy) == (2, f"{run_id}@{STEPS}")
     assert [step.step for step in steps] == list(range(1, STEPS + 1))
-    assert {step.attempt for step in steps if step.step <= failed.steps_done} == {1}
+    assert {step.attempt for step in steps if step.step <= restarted.step} == {1}
     artifacts = StackHome(stack.home).artifacts / "runs" / run_id / "adapters"
     for step in steps:
         served, base = map(float, step.probe.split(" / "))
