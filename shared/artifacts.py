@@ -60,20 +60,10 @@ def adapter_digest(folder: Path) -> str:
 def publish_folder(source: Path, store: str, *parts: str) -> str:
     """Copy a folder's files into the artifact store under `parts`; returns the folder's URI.
 
-    On a local store the folder appears by rename. Publishing the same parts again replaces nothing that is complete.
+    Each file appears whole. Publishing the same parts again adds what is missing and replaces nothing.
     """
-    filesystem, root = fsspec.core.url_to_fs(store)
-    target = "/".join([root.rstrip("/"), *parts])
-    if not filesystem.exists(target):
-        temporary = f"{target}.partial"
-        if filesystem.exists(temporary):
-            filesystem.rm(temporary, recursive=True)
-        filesystem.makedirs(temporary, exist_ok=True)
-        for path in sorted(source.iterdir()):
-            if path.is_file():
-                filesystem.put_file(str(path), f"{temporary}/{path.name}")
-        filesystem.mv(temporary, target, recursive=True)
-    return str(filesystem.unstrip_protocol(target))
+    uris = [store_file(path, store, *parts, path.name) for path in sorted(source.iterdir()) if path.is_file()]
+    return uris[0].rpartition("/")[0]
 
 
 def store_file(source: Path, store: str, *parts: str) -> str:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from shared.artifacts import ArtifactError, adapter_digest, fetch_adapter, publish_folder
+from shared.artifacts import ArtifactError, adapter_digest, fetch_adapter, publish_folder, store_file
 
 
 def make_adapter(folder: Path, value: float = 1.0, order: tuple[str, ...] = ("b", "a")) -> Path:
@@ -37,6 +37,15 @@ def test_publish_and_fetch_carry_an_adapter_through_a_store(tmp_path: Path) -> N
     fetched = fetch_adapter(uri, tmp_path / "cache" / "r-s1-0123abcd")
     assert adapter_digest(fetched) == adapter_digest(source)
     assert not list(tmp_path.rglob("*.partial"))
+
+
+def test_a_publishing_that_was_cut_short_is_completed_by_the_next(tmp_path: Path) -> None:
+    source, store = make_adapter(tmp_path / "trained"), (tmp_path / "artifacts").as_uri()
+    place = ("runs", "r", "adapters", "r-s1-0123abcd")
+    store_file(source / "adapter_config.json", store, *place, "adapter_config.json")
+    assert adapter_digest(fetch_adapter(publish_folder(source, store, *place), tmp_path / "c")) == adapter_digest(
+        source
+    )
 
 
 def test_a_missing_adapter_is_named(tmp_path: Path) -> None:
