@@ -370,5 +370,6 @@ def test_two_workers_of_a_job_train_serve_and_log_as_one(bench: Bench, data_para
     run, steps = bench.outcome()
     assert (done.returncode, run.state) == (0, RunState.DONE), run.error
     assert_whole(bench, steps)
+    assert not list(Path(bench.settings.artifacts.removeprefix("file://")).glob("runs/*/checkpoints"))
     told = [event.kind for event in bench.records.events()]
     assert told == [EventKind.STARTED, EventKind.ENDED], "by the first worker only"

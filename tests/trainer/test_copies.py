@@ -94,6 +94,15 @@ def test_a_copy_that_a_kill_cut_short_does_not_count_and_goes_with_the_next(stor
     assert copies_in(store) == {"1-1", "3-1"}
 
 
+def test_a_run_that_is_done_leaves_none(store: str, disk: Path) -> None:
+    copy(store, sealed(RunFolder(disk, "night", 1), 1))
+    copies = CheckpointCopies(store, "night")
+    copies.drop()
+    copies.drop()
+    copies.bring_newest(RunFolder(disk / "other", "night", 2))
+    assert RunFolder(disk / "other", "night", 2).newest() is None
+
+
 def test_the_seal_is_the_last_file_to_arrive(disk: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     copies = CheckpointCopies((tmp_path / "artifacts").as_uri(), "night")
     arrived: list[str] = []

@@ -38,6 +38,7 @@ class Attempt:
         self._start = grounds.start
         self._publisher = grounds.publisher
         self.watch = grounds.watch
+        self.copies = grounds.copies
         self._recorder = StepRecorder(grounds)
         self._reporting = grounds.reporting
         self._place = Place()

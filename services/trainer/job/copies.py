@@ -79,6 +79,14 @@ class CheckpointCopies:
             )
         return ""
 
+    def drop(self) -> None:
+        """The run is done: nothing will go on from them. A store that does not answer keeps them, which harms none."""
+        try:
+            if self._folders():
+                self._filesystem.rm(self._root, recursive=True)
+        except Exception as error:  # each store raises its own
+            log.warning("the copies of the checkpoints stay in %s: %s", self._root, error)
+
     def _copy(self, checkpoint: Checkpoint) -> None:
         attempt, step = checkpoint.order
         target = f"{self._root}/{step}-{attempt}"

@@ -50,6 +50,8 @@ def train_in_worker(arguments: WorkerArguments) -> None:
                 lambda: attempt.watch.tell(EventKind.ENDED, attempt.watch.stopped or f"{state} after {done} steps")
             )
             records.finish(state, attempt.watch.stopped if state is RunState.STOPPED else "")
+            if state is RunState.DONE:
+                by_first(attempt.copies.drop)
         except Fenced:
             raise
         except RunFailed as error:

@@ -33,6 +33,7 @@ class SupervisedAttempt:
         self._config = config
         self._grounds = Grounds(settings, config, records)
         self.watch = self._grounds.watch
+        self.copies = self._grounds.copies
 
     def run(self) -> int:
         """Train to the end or a stop; returns the number of updates done. Raises RunFailed."""
