@@ -96,7 +96,7 @@ async def test_a_submit_sent_twice_or_whose_answer_is_lost_starts_one_job(
         ({"jobDeploymentStatus": "Failed", "jobStatus": "FAILED", "reason": "AppFailed"}, JobState.FAILED),
         ({"jobDeploymentStatus": "Failed", "jobStatus": "RUNNING"}, JobState.FAILED),  # its head was lost
         ({"jobDeploymentStatus": "Failed", "jobStatus": "RUNNING", "reason": "DeadlineExceeded"}, JobState.STOPPED),
-        ({"jobDeploymentStatus": "Failed", "reason": "DeadlineExceeded"}, JobState.FAILED),
+        ({"jobDeploymentStatus": "Failed", "reason": "DeadlineExceeded"}, JobState.STOPPED),
         ({"jobDeploymentStatus": "ValidationFailed"}, JobState.FAILED),
     ],
 )
