@@ -42,7 +42,7 @@ def create_app(settings: TrainerSettings) -> FastAPI:
             app.state.planner = Planner(rollout)
             app.state.intake = Intake(rollout, GoldReader(settings, settings.tokens_file))
             admission = Admission(rollout, inference, settings.artifacts, app.state.intake)
-            app.state.runs = RunService(repository, launcher, admission.check, Curves(repository, rollout))
+            app.state.runs = RunService(repository, launcher, admission.check, Curves(repository, rollout, inference))
             watch = asyncio.create_task(app.state.runs.watch())
             try:
                 yield

@@ -15,7 +15,6 @@ from shared.contracts.rollout import BatchEnd, BatchRequest, Sampling, SamplingP
 from shared.errors import Conflict, NotFound, Unavailable
 from shared.web import create_app, needs
 from tests.serving import served
-from tests.trainer.peer_reports import sampling_of
 from tests.trainer.peers import BAND_TASKS, Peers
 
 BASE_NAME = "tiny"
@@ -89,11 +88,11 @@ def _app(peers: Peers, tokens: Path) -> FastAPI:
     def measure(request: SamplingRequest) -> Sampling:
         peers.evaluations[request.sampling_id] = request
         threading.Thread(target=peers.measure, args=(request,), daemon=True).start()
-        return sampling_of(request, done=False)
+        return peers.sampling(request.sampling_id)
 
     @app.get("/v1/samplings/{sampling_id}")
     def one_sampling(sampling_id: str) -> Sampling:
-        return sampling_of(peers.evaluations[sampling_id], done=sampling_id in peers.reports)
+        return peers.sampling(sampling_id)
 
     @app.get("/v1/reports")
     def get_report(sampling: str) -> Report:
@@ -108,6 +107,10 @@ def _app(peers: Peers, tokens: Path) -> FastAPI:
         return AdapterList(
             base=BASE_NAME, model=str(peers.model), max_lora_rank=16, adapters=list(peers.adapters.values())
         )
+
+    @app.get("/v1/adapters/{name}")
+    def one_adapter(name: str) -> Adapter:
+        return peers.adapters[name]
 
     @app.put("/v1/adapters/{name}")
     def publish(name: str, request: AdapterRequest) -> Adapter:

@@ -42,17 +42,17 @@ def report_of(request: SamplingRequest, digest: str, pass_at_1: Estimate, pass_a
     )
 
 
-def sampling_of(request: SamplingRequest, *, done: bool) -> Sampling:
-    """A sampling, running or done."""
+def sampling_of(request: SamplingRequest, state: SamplingState, served: str) -> Sampling:
+    """A sampling in that state, of the model that is served under that name."""
     progress = Progress(
         wanted=1, landed=1, rerolled=0, lost={}, rows_per_second=0, tokens_per_second=0, eta_seconds=None
     )
     return Sampling(
         sampling_id=request.sampling_id,
         request=request,
-        state=SamplingState.DONE if done else SamplingState.RUNNING,
+        state=state,
         progress=progress,
-        policy_name=request.policy,
+        policy_name=served,
         adapter_digest="",
         task_set_digest="",
         prompt_hash="",

@@ -19,13 +19,13 @@ from cli.stack.home import free_ports
 from shared.artifacts import adapter_digest, fetch_adapter
 from shared.contracts.inference import Adapter, AdapterKind, AdapterRequest, AdapterState, Probe, ProbeResult
 from shared.contracts.measuring import Report
-from shared.contracts.rollout import BatchGroup, BatchRequest, BatchSample, SamplingRequest
+from shared.contracts.rollout import BatchGroup, BatchRequest, BatchSample, Sampling, SamplingRequest, SamplingState
 from shared.contracts.verifier import FinishReason, Status
 from shared.errors import Conflict
 from shared.ids import parse_served_name
 from shared.statistics import pass_at_k
 from tests.models import logprobs_of
-from tests.trainer.peer_reports import interval, report_of
+from tests.trainer.peer_reports import interval, report_of, sampling_of
 from tests.trainer.sampling import draw, load_tokenizer, prompt_of
 
 HOLDOUT_TASKS = 10
@@ -193,10 +193,22 @@ class Peers:
         """Evaluate in the background, as the rollout service does."""
         self.reports[request.sampling_id] = self.evaluate(request)
 
+    def sampling(self, sampling_id: str) -> Sampling:
+        """An evaluation: done, under way, or waiting for its adapter to be served."""
+        request = self.evaluations[sampling_id]
+        served = next((a for a in self.adapters.values() if f"{a.run_id}@{a.step}" == request.policy), None)
+        state = SamplingState.RUNNING
+        if sampling_id in self.reports:
+            state = SamplingState.DONE
+        elif served and served.state is AdapterState.UNLOADED:
+            state = SamplingState.PAUSED
+        return sampling_of(request, state, served.name if served else request.policy)
+
     def publish(self, name: str, request: AdapterRequest) -> Adapter:
         """Serve an adapter once digest and probe are right."""
         self.publishes.append(name)
         if name in self.adapters and request.probe is None:
+            self.adapters[name] = self.adapters[name].model_copy(update={"state": AdapterState.READY})
             return self.adapters[name]
         parts = parse_served_name(name)
         if self.script.hold_publish == parts.step:

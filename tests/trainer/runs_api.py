@@ -124,7 +124,7 @@ async def api(
         repository = RunRepository(pool)
         intake = Intake(rollout, GoldReader(JobSettings.model_construct(), tokens))
         admission = Admission(rollout, inference, (tmp_path / "artifacts").as_uri(), intake)
-        app.state.runs = RunService(repository, launcher, admission.check, Curves(repository, rollout))
+        app.state.runs = RunService(repository, launcher, admission.check, Curves(repository, rollout, inference))
         watch = asyncio.create_task(app.state.runs.watch())
         transport = httpx.ASGITransport(app)
         headers = {"authorization": f"Bearer {token}"}

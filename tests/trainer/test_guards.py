@@ -15,6 +15,7 @@ from services.trainer.guards.curves import Curves
 from services.trainer.guards.rules import GUARDS, Evidence, findings
 from services.trainer.repository import RunRepository
 from shared.auth import read_token
+from shared.clients.inference import InferenceClient
 from shared.clients.rollout import RolloutClient
 from shared.contracts.run_config import GuardAction, GuardName
 from shared.contracts.trainer import CurvePoint, EventKind, RunEvent
@@ -35,8 +36,12 @@ def curves_read(bench: Bench) -> Iterator[None]:
 
     async def read() -> None:
         token = read_token(bench.settings.tokens_file, "trainer")
-        async with open_pool(bench.dsn) as pool, RolloutClient(bench.peers.url, token) as rollout:
-            curves = Curves(RunRepository(pool), rollout)
+        async with (
+            open_pool(bench.dsn) as pool,
+            RolloutClient(bench.peers.url, token) as rollout,
+            InferenceClient(bench.peers.url, token) as inference,
+        ):
+            curves = Curves(RunRepository(pool), rollout, inference)
             while not ended.is_set():
                 await curves.read()
                 await asyncio.sleep(0.05)

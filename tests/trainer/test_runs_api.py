@@ -9,6 +9,7 @@ import pytest
 from services.trainer.job.records import RunRecords
 from services.trainer.launching.launcher import JobState
 from shared.auth import read_token
+from shared.contracts.inference import Adapter, AdapterKind, AdapterState
 from shared.contracts.rollout import SamplingRequest
 from shared.contracts.run_config import GuardAction, GuardName
 from shared.contracts.trainer import CurvePoint, EventKind, RunEvent, RunState
@@ -183,6 +184,33 @@ async def test_an_evaluation_is_read_when_it_is_done(api: Api, peers: Peers) -> 
             break
         await asyncio.sleep(0.05)
     assert point["low"] <= point["pass_at_1"] <= point["high"]
+
+
+async def test_an_evaluation_whose_adapter_lost_its_slot_has_it_served_again(api: Api, peers: Peers) -> None:
+    await api.start()
+    records = RunRecords(api.dsn, "night", 1)
+    records.begin({})
+    name = "night-s1-01234567"
+    peers.adapters[name] = Adapter(
+        name=name,
+        run_id="night",
+        step=1,
+        uri="file:///adapters/1",
+        base="base",
+        digest="0" * 64,
+        kind=AdapterKind.TRAINED,
+        state=AdapterState.UNLOADED,
+    )
+    request = SamplingRequest(sampling_id="night-s1-holdout", domain="shop", policy="night@1")
+    peers.evaluations[request.sampling_id] = request
+    records.queue_evaluation(CurvePoint(step=1, sampling_id=request.sampling_id))
+    for _ in range(200):
+        if peers.publishes:
+            break
+        await asyncio.sleep(0.05)
+    await asyncio.sleep(0.2)
+    assert peers.publishes == [name], "once: it is served now"
+    assert (await api.http.get("/v1/runs/night")).json()["curve"][0]["error"] == ""
 
 
 async def test_a_plan_is_made_of_the_bands_own_replies_and_starts_nothing(api: Api) -> None:

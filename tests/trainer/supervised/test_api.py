@@ -76,7 +76,7 @@ async def api(control_db: str, tokens: Path, peers: Peers, settings: JobSettings
         app.state.intake = Intake(rollout, GoldReader(settings, tokens))
         admission = Admission(rollout, inference, settings.artifacts, app.state.intake)
         repository = RunRepository(pool)
-        app.state.runs = RunService(repository, launcher, admission.check, Curves(repository, rollout))
+        app.state.runs = RunService(repository, launcher, admission.check, Curves(repository, rollout, inference))
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://trainer") as http:
             yield Api(http, launcher, model, tokens)
 
