@@ -12,6 +12,7 @@ from typing import Any, ParamSpec, TypeVar
 from pydantic import ValidationError
 
 from cli.stack.home import ServedModel, StackHome
+from cli.stack.programs import SERVICES
 from cli.stack.stack import StackError
 from cli.stack.supervisor import SupervisorUnavailable
 from shared.clients.author import AuthorClient
@@ -20,6 +21,7 @@ from shared.clients.inference import InferenceClient
 from shared.clients.rollout import RolloutClient
 from shared.clients.trainer import TrainerClient
 from shared.clients.verifier import VerifierClient
+from shared.contracts.rollout import Regime
 from shared.domain import BundleError
 from shared.settings import REPOSITORY
 
@@ -65,11 +67,23 @@ class Connection:
             )
         return self.home.token_file.read_text()
 
-    def model(self) -> ServedModel:
-        """The served base and how it is asked by default. Raises UsageError when the stack serves none."""
+    async def model(self) -> ServedModel:
+        """The served base and how it is asked by default. Raises UsageError when the stack serves none.
+
+        The gateway of a remote installation tells which base; it is asked as a model without a card is.
+        """
+        if os.environ.get("SQLCLIMB_INFERENCE_URL"):
+            async with self.inference() as client:
+                served = await client.adapters()
+            return ServedModel(path=served.model, served_name=served.base)
         if self._state is None or self._state.model is None:
             raise UsageError("this stack serves no model yet: `sqlclimb up --model FOLDER` first")
         return self._state.model
+
+    def remote_urls(self) -> dict[str, str]:
+        """Services that the environment names, and where they are."""
+        named = {service: os.environ.get(f"SQLCLIMB_{service.upper()}_URL") for service in SERVICES}
+        return {service: url for service, url in named.items() if url}
 
     def domain_folders(self) -> list[Path]:
         """Where bundles are looked up; the first takes new ones."""
@@ -101,6 +115,11 @@ class Connection:
         folders = json.dumps([str(folder) for folder in self.domain_folders()])
         tokens = {"SQLCLIMB_TOKENS_FILE": str(self.home.tokens_file), "SQLCLIMB_TOKEN_NAME": "admin"}
         return urls | tokens | {"SQLCLIMB_DOMAINS": folders}
+
+
+def asked_as(regime: Regime, prompt: str | None) -> Regime:
+    """The regime, with another prompt where one is named. Raises ValidationError."""
+    return regime if prompt is None else Regime.model_validate(regime.model_dump() | {"prompt": prompt})
 
 
 def command(function: Callable[Parameters, Coroutine[Any, Any, None]]) -> Callable[Parameters, None]:

@@ -2,6 +2,7 @@
 
 import sys
 
+import stamina
 import typer
 
 from cli.commands import adapters, domains, policy, rows, serving, tasks, training
@@ -34,6 +35,7 @@ app.add_typer(adapters.app, name="adapters")
 
 def main() -> None:
     """Run a command; errors that are the user's or the installation's become one sentence and an exit code."""
+    stamina.instrumentation.set_on_retry_hooks([])  # commands say what they wait for
     try:
         app()
     except BaseException as error:

@@ -7,7 +7,6 @@ from typing import Annotated
 import typer
 
 from cli.context import Connection, command, say, say_note
-from cli.curve import draw_reports
 from cli.render import delta_table, flip_table, report_csv, report_markdown, report_table
 from cli.stack.stack import StackError
 from cli.verify_view import replay_view
@@ -49,6 +48,8 @@ async def report(
     else:
         say("\n".join(found.model_dump_json() for found in reports))
     if png is not None:
+        from cli.curve import draw_reports  # matplotlib takes most of a second to import
+
         draw_reports(reports, png)
 
 

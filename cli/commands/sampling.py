@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from cli.context import BAD_INPUT, FAILED, Connection, UsageError, command, say, say_error
+from cli.context import BAD_INPUT, FAILED, Connection, UsageError, asked_as, command, say, say_error
 from cli.follow import follow, patiently
 from cli.render import delta_table
 from cli.stack.stack import StackError
@@ -64,8 +64,8 @@ async def sample(
     """Sample and verify K replies a task. Rows are kept as they land; the same command again continues."""
     connection = Connection()
     elsewhere = _elsewhere(policy, endpoint, model, api, api_key_env, concurrency)
-    regime, budget = _asked_as(connection, elsewhere)
-    regime = regime if prompt is None else Regime.model_validate(regime.model_dump() | {"prompt": prompt})
+    regime, budget = await _asked_as(connection, elsewhere)
+    regime = asked_as(regime, prompt)
     parameters = SamplingParameters(
         k=k, temperature=temperature, top_p=top_p, max_tokens=max_tokens or budget, seed=seed
     )
@@ -109,10 +109,10 @@ def _elsewhere(
     )
 
 
-def _asked_as(connection: Connection, elsewhere: ModelEndpoint | None) -> tuple[Regime, int]:
+async def _asked_as(connection: Connection, elsewhere: ModelEndpoint | None) -> tuple[Regime, int]:
     """Regime and reply budget: those of the model served here, so that a model elsewhere can be compared with it."""
     try:
-        served = connection.model()
+        served = await connection.model()
     except UsageError:
         if elsewhere is None:
             raise

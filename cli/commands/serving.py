@@ -1,6 +1,7 @@
 """`serve`, `promote`: what applications call."""
 
 import json
+import os
 from typing import Annotated
 
 import typer
@@ -44,7 +45,8 @@ def _say_how_to_call(connection: Connection, model: str) -> None:
     url = f"{connection.url('inference')}/v1"
     body = json.dumps({"model": model, "messages": [{"role": "user", "content": "…"}]}, ensure_ascii=False)
     say(f"OpenAI URL: {url}   model: {model}")
-    say(f'curl -s {url}/chat/completions -H "Authorization: Bearer $(cat {connection.home.token_file})" \\')
+    token = "$SQLCLIMB_TOKEN" if "SQLCLIMB_TOKEN" in os.environ else f"$(cat {connection.home.token_file})"
+    say(f'curl -s {url}/chat/completions -H "Authorization: Bearer {token}" \\')
     say(f"  -H 'Content-Type: application/json' -d '{body}'")
 
 

@@ -5,10 +5,10 @@ from typing import Annotated
 
 import typer
 
-from cli.context import command, say
+from cli.context import Connection, command, say
 from cli.render import console, plain_table
 from cli.stack.home import StackHome
-from cli.stack.stack import Stack, status_json
+from cli.stack.stack import Stack, remote_status, status_json
 
 Services = Annotated[list[str] | None, typer.Argument(help="services to start, with what they need; default all")]
 
@@ -33,9 +33,10 @@ def down() -> None:
 
 @command
 async def status(json: Annotated[bool, typer.Option("--json", help="machine-readable")] = False) -> None:
-    """What runs, where, and in which version, as each service says itself."""
-    home = StackHome.from_environment()
-    found = await Stack(home, say).status()
+    """What runs, where, and in which version, as each service says itself: here, or where SQLCLIMB_*_URL point."""
+    connection = Connection()
+    home, remote = connection.home, connection.remote_urls()
+    found = await (remote_status(remote) if remote else Stack(home, say).status())
     if json:
         say(status_json(home, found))
         return

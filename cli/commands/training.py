@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from cli.context import Connection, UsageError, command, say
+from cli.context import Connection, UsageError, asked_as, command, say
 from cli.follow import follow, patiently
 from cli.render import console
 from cli.run_view import (
@@ -74,6 +74,7 @@ async def train(
     rank: Annotated[int | None, typer.Option(help="LoRA rank, default 16; alpha is twice that")] = None,
     seed: Annotated[int | None, typer.Option()] = None,
     max_tokens: Annotated[int | None, typer.Option(help="reply budget; default from the model's card")] = None,
+    prompt: Annotated[str | None, typer.Option(help="`full` or `question`; default from the model's card")] = None,
     run_ahead: Annotated[int | None, typer.Option(help="steps that generation runs ahead: 0 or 1, default 1")] = None,
     refills: Annotated[int | None, typer.Option(help="rounds that replace groups which teach nothing")] = None,
     eval_every: Annotated[int | None, typer.Option(help="score a checkpoint on the holdout every so often")] = None,
@@ -97,7 +98,7 @@ async def train(
         raise UsageError("--dry-run counts what --method sft learns from; --plan tells what a GRPO run needs")
     guards = read_guards(guard or [])
     connection = Connection()
-    model = connection.model()
+    model = await connection.model()
     chosen = {
         "start_from": start_from,
         "steps": steps,
@@ -124,7 +125,7 @@ async def train(
     evaluation = {"every": eval_every, "limit": eval_limit}
     async with connection.trainer() as client:
         # what is served decides model and regime; then what the user says, the preset, the model's card
-        served = {"domain": domain, "model": model.path, "regime": model.regime}
+        served = {"domain": domain, "model": model.path, "regime": asked_as(model.regime, prompt)}
         served |= {"method": method} | _said({"band_id": band, "sft": _supervised(from_sampling, golds)})
         defaults = _of_method(method, await _preset(client, preset))
         merged = {"max_tokens": model.max_tokens} | defaults | _said(chosen) | served

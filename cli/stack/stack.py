@@ -165,23 +165,39 @@ class Stack:
             raise StackError(f"{fatal[0]} does not start; the end of {log}:\n{tail}")
 
     async def _readiness(self, state: StackState, name: str) -> Readiness | None:
-        try:
-            async with httpx.AsyncClient(timeout=5.0) as client:
-                answer = await client.get(f"{self.home.url(state, name)}/readyz")
-            return Readiness.model_validate_json(answer.content)
-        except (httpx.TransportError, ValidationError):
-            return None
+        return await readiness_of(self.home.url(state, name))
 
     def _part(self, state: StackState, name: str, supervised: str, ready: Readiness | None) -> PartStatus:
-        if ready is None:
-            word = supervised.lower() if supervised != "RUNNING" else "starting"
-            return PartStatus(self.home.url(state, name), word, {})
-        faults = "; ".join(f"{check}: {result}" for check, result in ready.checks.items() if result != "ok")
-        return PartStatus(self.home.url(state, name), f"not ready: {faults}" if faults else "ready", ready.versions)
+        word = supervised.lower() if supervised != "RUNNING" else "starting"
+        return part_status(self.home.url(state, name), ready, word)
 
     def leftovers(self) -> int:
         """How many processes of this stack run."""
         return len(stack_processes(self.home))
+
+
+async def remote_status(urls: dict[str, str]) -> dict[str, PartStatus]:
+    """What the services at these addresses say of themselves."""
+    readiness = await asyncio.gather(*map(readiness_of, urls.values()))
+    parts = zip(urls.items(), readiness, strict=True)
+    return {name: part_status(url, ready, "gives no answer") for (name, url), ready in parts}
+
+
+async def readiness_of(url: str) -> Readiness | None:
+    """A service's `/readyz`; None when nothing of ours answers there."""
+    try:
+        async with httpx.AsyncClient(timeout=5.0) as client:
+            return Readiness.model_validate_json((await client.get(f"{url}/readyz")).content)
+    except (httpx.TransportError, httpx.InvalidURL, ValidationError):
+        return None
+
+
+def part_status(url: str, ready: Readiness | None, silent: str) -> PartStatus:
+    """`silent`: its state when it does not answer."""
+    if ready is None:
+        return PartStatus(url, silent, {})
+    faults = "; ".join(f"{check}: {result}" for check, result in ready.checks.items() if result != "ok")
+    return PartStatus(url, f"not ready: {faults}" if faults else "ready", ready.versions)
 
 
 def describe_model(path: Path) -> ServedModel:
