@@ -141,13 +141,14 @@ def test_a_micro_batch_is_a_whole_share_of_the_batch_within_its_bound_and_parts_
 
 def test_memory_for_the_backward_pass_is_measured_on_the_model_itself(tmp_path: Path) -> None:
     from services.trainer.learning.learner import build_learner
+    from services.trainer.learning.sizes import CPU_BYTES
 
     found = []
     for layers in (1, 2, 3):
         model = make_model(tmp_path / str(layers), layers=layers)
         learner = build_learner(run_config(model), tmp_path, [["a"] * 4], Sampled(model), lambda: None, [])
         assert learner.limits is not None
-        found.append(4 * 2**30 / learner.limits.kept)
+        found.append(CPU_BYTES / learner.limits.kept)
         repeated = learner.limits.repeated * found[-1]
         assert repeated == pytest.approx(layers * 2 * 64 * 4, rel=1e-3), "keys and values of two heads of 32, float32"
     assert found[2] - found[1] == pytest.approx(found[1] - found[0], rel=0.02), "each layer keeps as much as the other"

@@ -154,6 +154,19 @@ def test_the_prompt_is_computed_once_a_group() -> None:
     assert sum(tokens) == 23 + 8 * 10
 
 
+@pytest.mark.parametrize(("prompts", "masks"), [((0, 0, 0), 1), ((0, 0, 1), 3)], ids=["one prompt", "two prompts"])
+def test_all_layers_and_the_rows_of_one_prompt_share_an_attention_mask(prompts: tuple[int, ...], masks: int) -> None:
+    model = policy(CONFIGS["dense (Qwen3)"])
+    given: list[Tensor] = []
+    for layer in model.get_base_model().model.layers:
+        layer.register_forward_pre_hook(lambda _, __, named: given.append(named["attention_mask"]), with_kwargs=True)
+    ids, mask = batch([(prompt, 24 - prompt, 10 + row) for row, prompt in enumerate(prompts)])
+    scored(model, ids, mask, ALL)
+    assert all(one is given[-1] for one in given[-SHAPE["num_hidden_layers"] :])
+    assert given[-1].shape == (masks, 1, 12, 23 + 12)
+    assert given[-1].dtype == torch.float32
+
+
 @given(
     st.lists(st.tuples(st.integers(0, 3), st.integers(1, PROMPT)), min_size=1, max_size=8),
 )

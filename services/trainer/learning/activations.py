@@ -8,8 +8,9 @@ from torch import Tensor
 from services.trainer.learning.shared_prompt import Limits, score_completions
 from services.trainer.learning.sizes import CPU_BYTES, GPU_SHARE
 
-FORWARD_TOKENS = 4_096
-"""Completion tokens in one forward. Its logits are computed in parts; on the CPU larger ones are no faster."""
+FORWARD_TOKENS, CPU_FORWARD_TOKENS = 4_096, 1_024
+"""Completion tokens in one forward, on a GPU and without. Its logits are computed in parts. On the CPU larger ones are
+no faster, and of what they free the C library finds less a use."""
 
 MEASURED_TOKENS = 64
 UNLIMITED = Limits(forward=2**31, kept=2**31)
@@ -21,7 +22,8 @@ def limits_of(model: Any) -> Limits:
     budget = int(GPU_SHARE * torch.cuda.mem_get_info(model.device)[0]) if on_gpu else CPU_BYTES
     token = _bytes_of_row(model, prompt=2) / MEASURED_TOKENS
     repeated = _bytes_of_row(model, prompt=2 + MEASURED_TOKENS) / MEASURED_TOKENS - token
-    return Limits(forward=FORWARD_TOKENS, kept=int(budget / token), repeated=repeated / token)
+    forward = FORWARD_TOKENS if on_gpu else CPU_FORWARD_TOKENS
+    return Limits(forward=forward, kept=int(budget / token), repeated=repeated / token)
 
 
 def _bytes_of_row(model: Any, prompt: int) -> int:

@@ -93,11 +93,11 @@ def score_completions(
     repeated = limits.repeated * prompts.ids.size(1)
     forwards = _forwards(rows, lengths, repeated, limits.forward)
     cache = _prompt_cache(model if first_model is None else first_model, model.config, prompts)
-    kept = _kept(forwards, lengths, repeated, limits.kept - prompts.ids.numel())
+    recomputed = len(forwards) - _kept(forwards, lengths, repeated, limits.kept - prompts.ids.numel())
     parts: list[tuple[Tensor, Tensor]] = []
-    for number, chunk in enumerate(forwards):
+    for number, chunk in enumerate(forwards):  # the recomputed first: the backward pass, last first, comes to them last
         score = _scoring(model, cache, prompts, chunk, completions[chunk], lengths[chunk])
-        if number >= len(forwards) - kept or not torch.is_grad_enabled():
+        if number >= recomputed or not torch.is_grad_enabled():
             parts.append(score())
         else:
             parts.append(checkpoint(score, use_reentrant=False, preserve_rng_state=False))
@@ -171,8 +171,8 @@ def _scoring(
 def _attention_mask(model: Any, cache: DynamicCache, past: Tensor, width: int) -> Any:
     """What `width` new tokens see, in the form that the model's attention takes; `past`: the cache's mask, row by row.
 
-    Padding on the right needs none: nothing before it sees it. So the rows of one prompt share one mask. PyTorch's
-    attention gets it in the form in which it adds it: each layer would make that of its own, of all rows, and keep it.
+    Padding on the right needs no mask: nothing before it sees it. So the rows of one prompt share one. PyTorch's
+    attention is given it ready to be added: else each layer makes that of its own, and keeps it for the backward pass.
     """
     mask = torch.cat([past, past.new_ones(len(past), width)], dim=1)
     config = model.config.get_text_config()
@@ -182,19 +182,20 @@ def _attention_mask(model: Any, cache: DynamicCache, past: Tensor, width: int) -
         mask = mask[:1]
     embeddings = torch.empty(len(mask), width, 0, dtype=model.dtype, device=mask.device)
     seen = create_masks_for_generate(config, embeddings, mask, cache)
-    return (
-        {kind: _additive(of_kind, model) for kind, of_kind in seen.items()}
-        if isinstance(seen, dict)
-        else _additive(seen, model)
-    )
+    if isinstance(seen, dict):
+        return {kind: _additive(of_kind, model.dtype) for kind, of_kind in seen.items()}
+    return _additive(seen, model.dtype)
 
 
-def _additive(seen: Tensor | None, model: Any) -> Tensor | None:
-    """0 where it is true and minus infinity elsewhere, in the dtype that attention computes in."""
+def _additive(seen: Tensor | None, dtype: torch.dtype) -> Tensor | None:
+    """0 where it is true and minus infinity elsewhere, in the dtype that attention computes in: autocast's or `dtype`.
+
+    None, where nothing is hidden, stays None.
+    """
     if seen is None:
         return None
-    kind = seen.device.type
-    dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else model.dtype
+    if torch.is_autocast_enabled(seen.device.type):
+        dtype = torch.get_autocast_dtype(seen.device.type)
     return torch.zeros_like(seen, dtype=dtype).masked_fill(~seen, float("-inf"))
 
 
