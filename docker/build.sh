@@ -8,7 +8,7 @@ ENGINE=${ENGINE:-docker}
 REGISTRY=${REGISTRY:-ghcr.io/sqlclimb}
 TAG=${TAG:-0.1.0}
 PYTHON_IMAGE=${PYTHON_IMAGE:-docker.io/library/python:3.11.14-slim-bookworm}
-CUDA_IMAGE=${CUDA_IMAGE:-docker.io/nvidia/cuda:12.9.1-devel-ubuntu24.04}
+CUDA_IMAGE=${CUDA_IMAGE:-docker.io/nvidia/cuda:13.0.2-devel-ubuntu24.04}
 PIP_INDEX_URL=${PIP_INDEX_URL:-https://pypi.org/simple}
 TORCH_CPU_INDEX_URL=${TORCH_CPU_INDEX_URL-https://download.pytorch.org/whl/cpu}
 S3=s3fs==2026.9.0

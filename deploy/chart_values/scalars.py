@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, JsonValue
 
 Name = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$")]
 OptionalName = Annotated[str, Field(pattern=r"^([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?)?$")]
@@ -19,17 +19,17 @@ Quantity = (
 Size = Annotated[str, Field(pattern=r"^[1-9][0-9]*(Mi|Gi|Ti)$")]
 Digest = Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")]
 OptionalDigest = Annotated[str, Field(pattern=r"^(sha256:[0-9a-f]{64})?$")]
-Tag = Annotated[
-    str, Field(pattern=r"^([A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?$", json_schema_extra={"not": {"const": "latest"}})
-]
-Repository = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9._:/-]*[a-z0-9])?$")]
+Tag = Annotated[str, Field(pattern=r"^([A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?$")]
+Repository = Annotated[str, Field(pattern=r"^[a-z0-9.-]*[a-z0-9](:[0-9]{1,5})?(/[a-z0-9._-]*[a-z0-9])*$")]
 Cidr = Annotated[
     str, Field(pattern=r"^([0-9]{1,3}(\.[0-9]{1,3}){3}/([0-9]|[12][0-9]|3[0-2])|[0-9a-fA-F:]+/[0-9]{1,3})$")
 ]
 Port = Annotated[int, Field(ge=1, le=65535)]
 Count = Annotated[int, Field(ge=1, le=1000)]
+UNIQUE: dict[str, JsonValue] = {"uniqueItems": True}
 Schedule = Annotated[str, Field(pattern=r"^[0-9*,/-]+( [0-9A-Za-z*,/-]+){4}$")]
 Url = Annotated[str, Field(pattern=r"^https?://[A-Za-z0-9._:/?=&%~-]+$")]
+SecondsSchedule = Annotated[str, Field(pattern=r"^[0-9*,/-]+( [0-9A-Za-z*,/-]+){5}$")]
 S3Url = Annotated[str, Field(pattern=r"^(s3://[A-Za-z0-9._-]+(/[A-Za-z0-9._/=+-]*)?)?$")]
 AccessModes = Annotated[
     list[Literal["ReadWriteOnce", "ReadWriteMany", "ReadWriteOncePod"]], Field(min_length=1, max_length=3)

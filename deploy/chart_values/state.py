@@ -6,6 +6,7 @@ from pydantic import Field
 
 from deploy.chart_values.parts import Claim, ExistingSecret, Part, Placement, Resources, SharedClaim
 from deploy.chart_values.scalars import (
+    UNIQUE,
     Cidr,
     Count,
     OptionalDigest,
@@ -14,6 +15,7 @@ from deploy.chart_values.scalars import (
     Repository,
     S3Url,
     Schedule,
+    SecondsSchedule,
     Tag,
 )
 
@@ -31,7 +33,9 @@ class Model(Part):
 
 class Domains(Part):
     existingClaim: OptionalName
-    configMaps: list[Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,54}[a-z0-9])?$")]]
+    configMaps: Annotated[
+        list[Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,54}[a-z0-9])?$")]], Field(json_schema_extra=UNIQUE)
+    ]
 
 
 class S3(ExistingSecret):
@@ -83,6 +87,7 @@ class BundledDatabase(Claim, Placement, ExistingSecret):
 class CnpgDatabase(Claim):
     instances: Annotated[int, Field(ge=1, le=9)]
     backupDestination: S3Url
+    backupSchedule: SecondsSchedule
     backupRetention: Annotated[str, Field(pattern=r"^[1-9][0-9]*[dwm]$")]
 
 

@@ -6,6 +6,7 @@ from pydantic import Field
 
 from deploy.chart_values.parts import Part
 from deploy.chart_values.scalars import (
+    UNIQUE,
     Annotations,
     Choice,
     Cidr,
@@ -22,23 +23,22 @@ from deploy.chart_values.scalars import (
 )
 
 
+class Digests(Part):
+    verifier: Digest = ""
+    sandbox: Digest = ""
+    author: Digest = ""
+    rollout: Digest = ""
+    inference: Digest = ""
+    trainer_cpu: Annotated[Digest, Field(alias="trainer-cpu")] = ""
+    trainer_cuda: Annotated[Digest, Field(alias="trainer-cuda")] = ""
+    engine_cpu: Annotated[Digest, Field(alias="engine-cpu")] = ""
+    engine_cuda: Annotated[Digest, Field(alias="engine-cuda")] = ""
+
+
 class Images(Part):
     registry: Repository
     tag: Tag
-    digests: dict[
-        Literal[
-            "verifier",
-            "sandbox",
-            "author",
-            "rollout",
-            "inference",
-            "trainer-cpu",
-            "trainer-cuda",
-            "engine-cpu",
-            "engine-cuda",
-        ],
-        Digest,
-    ]
+    digests: Digests
     pullPolicy: Literal["IfNotPresent", "Always", "Never"]
     pullSecrets: list[Name]
 
@@ -66,9 +66,10 @@ class Ingress(Part):
     enabled: bool
     className: OptionalName
     annotations: Annotations
-    host: Name
+    host: OptionalName
     services: Annotated[
-        list[Literal["rollout", "trainer", "inference", "author", "verifier"]], Field(min_length=1, max_length=5)
+        list[Literal["rollout", "trainer", "inference", "author", "verifier"]],
+        Field(min_length=1, json_schema_extra=UNIQUE),
     ]
     tlsSecret: OptionalName
 

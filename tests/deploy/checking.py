@@ -1,8 +1,7 @@
-"""Whether manifests are valid: Kubernetes' own by its schemas, custom ones by `custom_resources`."""
+"""Whether manifests are valid: Kubernetes' own by its schemas, custom ones by their published definitions."""
 
 import functools
 import json
-import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,7 +10,6 @@ from typing import Any
 import jsonschema
 import pytest
 import referencing
-import yaml
 
 from tests.deploy.custom_resources import schema_of
 from tests.deploy.manifests import Manifest, embedded, ray_pods
@@ -30,12 +28,12 @@ def check_all(manifests: Sequence[Manifest], kubernetes: str) -> None:
 def check(manifest: Manifest, kubernetes: str) -> None:
     """One manifest."""
     kind, api_version = manifest["kind"], manifest["apiVersion"]
-    custom = _custom_validators(api_version, kind)
-    for validator in custom or [_kubernetes_validator(kubernetes, api_version, kind)]:
-        error = jsonschema.exceptions.best_match(validator.iter_errors(manifest))
-        if error is not None:
-            path = ".".join(map(str, error.absolute_path))
-            raise AssertionError(f"{kind}/{manifest['metadata']['name']} ({kubernetes}): {path}: {error.message[:500]}")
+    custom = _custom_validator(api_version, kind)
+    validator = custom or _kubernetes_validator(kubernetes, api_version, kind)
+    error = jsonschema.exceptions.best_match(validator.iter_errors(manifest))
+    if error is not None:
+        path = ".".join(map(str, error.absolute_path))
+        raise AssertionError(f"{kind}/{manifest['metadata']['name']} ({kubernetes}): {path}: {error.message[:500]}")
     cluster = manifest["spec"].get("rayClusterConfig") or manifest["spec"].get("rayClusterSpec") if custom else None
     for template in ray_pods(cluster) if cluster else []:
         named = {**template["metadata"], "name": f"{manifest['metadata']['name']}-ray"}
@@ -63,36 +61,6 @@ def _kubernetes_validator(kubernetes: str, api_version: str, kind: str) -> jsons
 
 
 @functools.cache
-def _custom_validators(api_version: str, kind: str) -> list[jsonschema.Draft202012Validator]:
+def _custom_validator(api_version: str, kind: str) -> jsonschema.Draft202012Validator | None:
     schema = schema_of(api_version, kind)
-    schemas = [*([schema] if schema else []), *_published().get((api_version, kind), [])]
-    return [jsonschema.Draft202012Validator(found) for found in schemas]
-
-
-@functools.cache
-def _published() -> dict[tuple[str, str], list[dict[str, Any]]]:
-    """Published definitions, where their folder is given; closed, as the API server prunes what they do not know."""
-    found: dict[tuple[str, str], list[dict[str, Any]]] = {}
-    folder = os.environ.get("SQLCLIMB_CRDS")
-    for path in sorted(Path(folder).glob("*.yaml")) if folder else []:
-        spec = yaml.load(path.read_text(), Loader=yaml.CSafeLoader)["spec"]
-        for version in spec["versions"]:
-            key = (f"{spec['group']}/{version['name']}", spec["names"]["kind"])
-            found.setdefault(key, []).append(_closed(version["schema"]["openAPIV3Schema"]))
-    return found
-
-
-def _closed(node: Any) -> Any:
-    if isinstance(node, list):
-        return [_closed(item) for item in node]
-    if not isinstance(node, dict):
-        return node
-    made = {name: _closed(value) for name, value in node.items()}
-    properties = node.get("properties")
-    is_open = node.get("type") == "object" and "additionalProperties" not in node
-    if is_open and isinstance(properties, dict) and "apiVersion" not in properties:
-        made["additionalProperties"] = False
-    if node.get("x-kubernetes-int-or-string"):
-        made.pop("type", None)
-        made.pop("pattern", None)
-    return made
+    return schema and jsonschema.Draft202012Validator(schema)

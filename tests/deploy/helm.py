@@ -79,6 +79,10 @@ def run_helm(*words: str, version: str = "4.3", stdin: str | None = None) -> "su
     return subprocess.run([helm(version), *words], capture_output=True, text=True, timeout=60, check=False, input=stdin)
 
 
+_run_once = functools.cache(run_helm)
+"""The project's own chart renders the same twice, but for the Secrets that it makes."""
+
+
 def template(
     preset: str | None = None,
     *,
@@ -96,7 +100,8 @@ def template(
     words += [word for api in apis for word in ("--api-versions", api)]
     words += ["--values", str(chart / f"values-{preset}.yaml")] if preset else []
     words += ["--values", "-"] if values is not None else []
-    return run_helm(*words, version=version, stdin=None if values is None else json.dumps(values, ensure_ascii=False))
+    run = _run_once if chart == CHART else run_helm
+    return run(*words, version=version, stdin=None if values is None else json.dumps(values, ensure_ascii=False))
 
 
 def render(preset: str | None = None, **options: Any) -> list[dict[str, Any]]:

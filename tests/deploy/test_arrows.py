@@ -73,7 +73,7 @@ VALUES: dict[str, Any] = {
 SWITCHED_ON: dict[str, Any] = {
     "networkPolicy": VALUES["networkPolicy"] | {"endpoints": ["192.0.2.5/32"], "endpointsPorts": [443, 8000]},
     "trainer": {"golds": True},
-    "ingress": {"enabled": True, "services": ["rollout", "inference"]},
+    "ingress": {"enabled": True, "host": "climb.example.com", "services": ["rollout", "inference"]},
     "ray": {"gcsFaultTolerance": {"enabled": True, "redisAddress": "redis:6379"}},
     "artifacts": {"backup": {"destination": "s3://bucket/copies"}},
     "database": {"bundled": {"backup": {"enabled": True}}},

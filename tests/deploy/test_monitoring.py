@@ -21,7 +21,7 @@ import shared.telemetry  # noqa: F401
 from deploy import dashboards
 from shared.settings import REPOSITORY
 from tests.deploy.helm import render
-from tests.deploy.manifests import Manifest, of_kind
+from tests.deploy.manifests import Manifest, of_kind, pod_templates
 
 PROMTOOL = shutil.which("promtool") or os.environ.get("SQLCLIMB_PROMTOOL")
 
@@ -107,6 +107,22 @@ def test_every_alert_has_a_runbook_and_a_planted_series(rules: list[dict[str, An
         anchor = rule["annotations"]["runbook_url"].rsplit("#", 1)[1]
         assert f"### {rule['alert']}" in page and anchor == rule["alert"].lower()
         assert "NAMESPACE" not in rule["expr"] and 'namespace="team"' in rule["expr"]
+
+
+def test_everything_that_tells_metrics_is_asked_for_them(manifests: list[Manifest]) -> None:
+    """With KubeRay; without it: test_scrape_on_stack.py."""
+    asked = {
+        (monitor["spec"]["selector"]["matchLabels"]["app.kubernetes.io/component"], endpoint["port"])
+        for kind, endpoints in (("ServiceMonitor", "endpoints"), ("PodMonitor", "podMetricsEndpoints"))
+        for monitor in of_kind(manifests, kind)
+        for endpoint in monitor["spec"][endpoints]
+    }
+    services = {(service, "http") for service in ("verifier", "author", "inference", "trainer")}
+    ray = {("rollout", "serve"), ("rollout", "metrics"), ("trainer-job", "metrics")}
+    assert asked == services | ray | {("engine", "engine")}
+    for component, port in asked:
+        found = [pod for pod in pod_templates(manifests) if pod.component == component]
+        assert any(port == each["name"] for pod in found for box in pod.containers for each in box.get("ports", []))
 
 
 def test_dashboards_reach_grafanas_sidecar(manifests: list[Manifest]) -> None:

@@ -184,7 +184,8 @@ def test_an_api_that_is_away_delays_a_start_and_loses_no_deletion(
     second = driver.start(BUNDLE)
     back.join()
     within(10, lambda: api.names("pods") == [second.name])
-    assert second.alive() and driver.obstacle() == ""
+    within(10, lambda: driver.obstacle() == "")
+    assert second.alive()
 
 
 @pytest.mark.slow
@@ -192,6 +193,17 @@ def test_a_lost_answer_makes_no_second_pod(driver: PodDriver, api: ApiStandIn) -
     api.lost_answers = 1
     cluster = driver.start(BUNDLE)
     assert api.created == api.names("pods") == [cluster.name]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("status", [410, 429, 500])
+def test_a_list_that_fails_ends_no_sandbox_and_is_asked_again(driver: PodDriver, api: ApiStandIn, status: int) -> None:
+    cluster = driver.start(BUNDLE)
+    api.answers = [("GET", status, "too old resource version")]
+    within(10, lambda: driver.obstacle())
+    assert cluster.alive() and "too old" in driver.obstacle()
+    within(10, lambda: driver.obstacle() == "")
+    assert cluster.alive() and api.names("pods") == [cluster.name]
 
 
 @pytest.mark.slow

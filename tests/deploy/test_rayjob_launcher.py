@@ -104,6 +104,30 @@ def test_what_kuberay_says_is_read(status: dict[str, Any], state: JobState) -> N
     assert job_state({"metadata": {}, "status": status}) is state
 
 
+async def test_a_run_is_watched_from_its_creation_to_its_end(launcher: KubernetesLauncher, api: ApiStandIn) -> None:
+    await launcher.submit(RUN, 1)
+    for deployment, job, state in (
+        ("Initializing", "", JobState.ALIVE),
+        ("Running", "RUNNING", JobState.ALIVE),
+        ("Complete", "SUCCEEDED", JobState.ENDED),
+    ):
+        api.set_status("rayjobs", job_name(RUN, 1), jobDeploymentStatus=deployment, jobStatus=job)
+        assert await launcher.state(RUN, 1) is state
+    assert api.created == [job_name(RUN, 1)]
+
+
+@pytest.mark.parametrize("status", [409, 410, 429, 500])
+async def test_an_answer_that_tells_nothing_is_no_end_of_a_run(
+    launcher: KubernetesLauncher, api: ApiStandIn, status: int
+) -> None:
+    """Nothing is watched, so nothing expires; a look that fails is not a job that failed."""
+    await launcher.submit(RUN, 1)
+    api.answers = [("GET", status, "too old resource version")]
+    with pytest.raises(LauncherUnavailable, match="too old"):
+        await launcher.state(RUN, 1)
+    assert await launcher.state(RUN, 1) is JobState.ALIVE
+
+
 async def test_a_lost_head_is_a_failure_with_its_words(launcher: KubernetesLauncher, api: ApiStandIn) -> None:
     await launcher.submit(RUN, 1)
     start_pods(api, job_name(RUN, 1))

@@ -170,7 +170,7 @@ def test_a_new_chart_restarts_no_pod_by_its_version(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("component", "values"),
     [
-        ("verifier", {"verifier": {"sandbox": {"dataSize": "2Gi"}}}),
+        ("verifier", {"verifier": {"sandbox": {"dataSize": "1536Mi"}}}),
         ("trainer", {"trainer": {"job": {"ttlSecondsAfterFinished": 60}}}),
     ],
 )

@@ -43,9 +43,11 @@ FIXED = {
     "affinity": st.just({}),
     "valueFrom": st.just({"secretKeyRef": {"name": "s", "key": "k"}}),
     "extraObjects": st.just([]),
-    "pattern-free": st.text(alphabet="abcXYZ-/.:09 é'\"{}", max_size=12),
 }
-"""Parts that Kubernetes checks, not the schema; and texts without a pattern."""
+"""Parts that Kubernetes checks, not the schema."""
+
+PATTERN_FREE = "abcXYZ-/.:09 é'\"{}"
+"""What texts without a pattern are made of."""
 
 PEERS = st.just([{"podSelector": {"matchLabels": {"a": "b"}}}])
 
@@ -75,7 +77,7 @@ def strategy(node: dict[str, Any], name: str = "") -> st.SearchStrategy[Any]:
             return st.floats(low, high, exclude_min=True, exclude_max=True, allow_nan=False, width=32)
         case "string":
             if "pattern" not in node:
-                return FIXED["pattern-free"]
+                return st.text(alphabet=PATTERN_FREE, min_size=node.get("minLength", 0), max_size=12)
             return st.from_regex(re.compile(node["pattern"], re.ASCII), fullmatch=True).filter(is_plain(node))
         case "array":
             if node["items"] in ({"type": "object", "additionalProperties": True}, {"type": "object"}):
@@ -111,8 +113,8 @@ def object_strategy(node: dict[str, Any]) -> st.SearchStrategy[Any]:
 
 
 def is_bare(node: dict[str, Any]) -> bool:
-    """An item of a list, which no default completes."""
-    return set(node["properties"]) == {"name", "value", "valueFrom"}
+    """An item of a list or of a setting, which no default of the chart completes: those are referred to."""
+    return node in SCHEMA["$defs"].values()
 
 
 def check_values(values: dict[str, Any], seed: int) -> str:
@@ -125,7 +127,7 @@ def check_values(values: dict[str, Any], seed: int) -> str:
         check_all(parse(done.stdout), kubernetes)
         return ""
     sentence = done.stderr
-    assert re.search(r"execution error at .*: [a-zA-Z0-9.]+: [a-z].{20,}", sentence), sentence
+    assert re.search(r"execution error at .*: [\w.]+: [a-z].{20,}", sentence), sentence
     return sentence
 
 

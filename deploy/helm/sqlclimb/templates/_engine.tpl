@@ -8,26 +8,30 @@
   args: [python, -m, services.inference.engine]
   ports: [{name: engine, containerPort: 8010}]
   securityContext: {{- include "sqlclimb.containerSecurity" $root | nindent 4 }}
-  env:
-    {{- include "sqlclimb.environment" (dict "root" $root "needs" (list "listen" "model" "download") "port" 8010) | nindent 4 }}
-    - {name: SQLCLIMB_DEVICE, value: {{ $engine.device }}}
-    {{- if eq $engine.device "cpu" }}
-    {{- include "sqlclimb.threads" (dict "name" "threads" "settings" $engine.settings) | nindent 4 }}
-    {{- else }}
-    - {name: SQLCLIMB_TENSOR_PARALLEL, value: {{ include "sqlclimb.text" (max 1 (int $engine.gpus)) | quote }}}
-    {{- end }}
-    - {name: SQLCLIMB_START_SECONDS, value: {{ include "sqlclimb.text" $engine.startupSeconds | quote }}}
-    # kernels are compiled at start: caches must be writable, the root is not
-    - {name: XDG_CACHE_HOME, value: /tmp/cache}
-    - {name: VLLM_CACHE_ROOT, value: /tmp/cache/vllm}
-    - {name: TRITON_CACHE_DIR, value: /tmp/cache/triton}
-    - {name: TORCHINDUCTOR_CACHE_DIR, value: /tmp/cache/inductor}
-    {{- with include "sqlclimb.settings" $engine.settings }}{{ . | trim | nindent 4 }}{{ end }}
-    {{- with $engine.extraEnv }}{{ toYaml . | nindent 4 }}{{ end }}
+  env: {{- include "sqlclimb.once" (dict "where" "engine" "variables" (include "sqlclimb.engineEnvironment" .)) | nindent 4 }}
   resources: {{- include "sqlclimb.withGpus" (dict "resources" $engine.resources "gpus" (ternary $engine.gpus 0 (eq $engine.device "cuda")) "gpuResource" $engine.gpuResource) | nindent 4 }}
   {{- include "sqlclimb.probes" (dict "port" "engine" "startupSeconds" $engine.startupSeconds "ready" "/health") | replace "/healthz" "/health" | nindent 2 }}
   volumeMounts:
     {{- include "sqlclimb.mounts" (dict "root" $root "names" (list "adapters" "shm" (ternary "models-write" "models" $root.Values.model.download))) | nindent 4 }}
+{{- end }}
+
+{{- define "sqlclimb.engineEnvironment" -}}
+{{- $engine := .root.Values.engine -}}
+{{ include "sqlclimb.environment" (dict "root" .root "needs" (list "listen" "model" "download") "port" 8010) }}
+- {name: SQLCLIMB_DEVICE, value: {{ $engine.device }}}
+{{- if eq $engine.device "cpu" }}
+{{- include "sqlclimb.threads" (dict "name" "threads" "settings" $engine.settings) }}
+{{- else }}
+- {name: SQLCLIMB_TENSOR_PARALLEL, value: {{ include "sqlclimb.text" (max 1 (int $engine.gpus)) | quote }}}
+{{- end }}
+- {name: SQLCLIMB_START_SECONDS, value: {{ include "sqlclimb.text" $engine.startupSeconds | quote }}}
+# kernels are compiled at start: caches must be writable, the root is not
+- {name: XDG_CACHE_HOME, value: /tmp/cache}
+- {name: VLLM_CACHE_ROOT, value: /tmp/cache/vllm}
+- {name: TRITON_CACHE_DIR, value: /tmp/cache/triton}
+- {name: TORCHINDUCTOR_CACHE_DIR, value: /tmp/cache/inductor}
+{{- include "sqlclimb.settings" $engine.settings }}
+{{ with $engine.extraEnv }}{{ toYaml . }}{{ end }}
 {{- end }}
 
 {{- /* Requests and limits plus GPUs. */ -}}

@@ -119,6 +119,18 @@ capabilities: {drop: [ALL]}
 {{- end }}
 {{- end }}
 
+{{- /* (dict "where" "author" "variables" text): those variables, each once. Helm 4 applies no list with one twice. */ -}}
+{{- define "sqlclimb.once" -}}
+{{- $seen := dict -}}
+{{- range .variables | fromYamlArray -}}
+{{- if hasKey $seen (toString .name) -}}
+{{- fail (printf "%s.extraEnv: sets %s again, which the chart or another value sets already" $.where .name) -}}
+{{- end -}}
+{{- $_ := set $seen (toString .name) true -}}
+{{- end -}}
+{{ .variables | trim }}
+{{- end }}
+
 {{- /* (dict "root" $ "names" (list "tmp" "tokens" …) "service" "verifier"): mounts by name. */ -}}
 {{- define "sqlclimb.mounts" -}}
 {{- $names := .names -}}
@@ -271,11 +283,7 @@ spec:
           args: [python, -m, services.{{ .component }}]
           ports: [{name: http, containerPort: {{ $port }}}]
           securityContext: {{- include "sqlclimb.containerSecurity" $root | nindent 12 }}
-          env:
-            {{- include "sqlclimb.environment" (dict "root" $root "needs" (concat (list "listen" "tokens") .needs) "port" $port "tokenName" .tokenName) | nindent 12 }}
-            {{- with .env }}{{ . | trim | nindent 12 }}{{ end }}
-            {{- with include "sqlclimb.settings" $values.settings }}{{ . | trim | nindent 12 }}{{ end }}
-            {{- with $values.extraEnv }}{{ toYaml . | nindent 12 }}{{ end }}
+          env: {{- include "sqlclimb.once" (dict "where" .component "variables" (include "sqlclimb.serviceEnvironment" (merge (dict "values" $values "port" $port) .))) | nindent 12 }}
           {{- with .envFromSecret }}
           envFrom: [{secretRef: {name: {{ . | quote }}}}]
           {{- end }}
@@ -302,6 +310,13 @@ spec:
   {{- end }}
 ---
 {{ include "sqlclimb.serviceAccount" (dict "root" $root "component" .component "annotations" $values.serviceAccountAnnotations) }}
+{{- end }}
+
+{{- define "sqlclimb.serviceEnvironment" -}}
+{{ include "sqlclimb.environment" (dict "root" .root "needs" (concat (list "listen" "tokens") .needs) "port" .port "tokenName" .tokenName) }}
+{{ with .env }}{{ . }}{{ end }}
+{{ include "sqlclimb.settings" .values.settings | trim }}
+{{ with .values.extraEnv }}{{ toYaml . }}{{ end }}
 {{- end }}
 
 {{- define "sqlclimb.serviceAccount" -}}

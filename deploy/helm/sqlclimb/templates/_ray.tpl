@@ -47,17 +47,7 @@ spec:
         - {name: serve, containerPort: 8004}
         {{- end }}
       securityContext: {{- include "sqlclimb.containerSecurity" $root | nindent 8 }}
-      env:
-        {{- include "sqlclimb.environment" (dict "root" $root "needs" $needs "tokenName" (ternary "rollout" "trainer" $isRollout)) | nindent 8 }}
-        {{- if $isRollout }}
-        - {name: SQLCLIMB_HOST, value: 0.0.0.0}
-        - {name: SQLCLIMB_PORT, value: "8004"}
-        {{- with include "sqlclimb.settings" $root.Values.rollout.settings }}{{ . | trim | nindent 8 }}{{ end }}
-        {{- else }}
-        - {name: SQLCLIMB_IMAGE, value: {{ .image | quote }}}
-        {{- include "sqlclimb.threads" (dict "name" "learner_threads" "settings" dict) | nindent 8 }}
-        {{- end }}
-        {{- with .extraEnv }}{{ toYaml . | nindent 8 }}{{ end }}
+      env: {{- include "sqlclimb.once" (dict "where" (ternary "rollout" "trainer.job" $isRollout) "variables" (include "sqlclimb.rayEnvironment" (merge (dict "needs" $needs "isRollout" $isRollout) .))) | nindent 8 }}
       resources: {{- toYaml .resources | nindent 8 }}
       {{- $ready := ternary "{path: /api/gcs_healthz, port: dashboard}" "{path: /api/local_raylet_healthz, port: 52365}" (eq .role "head") }}
       startupProbe:
@@ -78,6 +68,19 @@ spec:
         {{- include "sqlclimb.mounts" (dict "root" $root "names" $names) | nindent 8 }}
   volumes:
     {{- include "sqlclimb.volumes" (dict "root" $root "names" $names "service" (ternary "rollout" "trainer-job" $isRollout) "shm" .shm "scratch" "20Gi") | nindent 4 }}
+{{- end }}
+
+{{- define "sqlclimb.rayEnvironment" -}}
+{{ include "sqlclimb.environment" (dict "root" .root "needs" .needs "tokenName" (ternary "rollout" "trainer" .isRollout)) }}
+{{- if .isRollout }}
+- {name: SQLCLIMB_HOST, value: 0.0.0.0}
+- {name: SQLCLIMB_PORT, value: "8004"}
+{{- include "sqlclimb.settings" .root.Values.rollout.settings }}
+{{- else }}
+- {name: SQLCLIMB_IMAGE, value: {{ .image | quote }}}
+{{- include "sqlclimb.threads" (dict "name" "learner_threads" "settings" dict) }}
+{{- end }}
+{{ with .extraEnv }}{{ toYaml . }}{{ end }}
 {{- end }}
 
 {{- /* What RayService and RayJob share beside their Pods. */ -}}
@@ -109,6 +112,7 @@ metadata:
     {{- with $job.kueue.queueName }}
     kueue.x-k8s.io/queue-name: {{ . | quote }}
     {{- end }}
+    {{- with $job.podLabels }}{{ toYaml . | nindent 4 }}{{ end }}
 spec:
   submissionMode: HTTPMode
   suspend: {{ not (empty $job.kueue.queueName) }}
