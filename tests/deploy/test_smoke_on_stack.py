@@ -34,5 +34,7 @@ def test_it_finds_a_whole_stack_ready_verifies_a_query_and_generates_a_reply(sta
 def test_it_fails_with_a_sentence(stack: StackHandle) -> None:
     done = smoke(stack, TOKEN="x" * 43)
     assert done.returncode == 1 and "verifier: POST /v1/sandboxes answered 401" in done.stderr
+    done = smoke(stack, SQLCLIMB_ROLLOUT_URL="http://127.0.0.1:9")
+    assert done.returncode == 1 and "rollout: http://127.0.0.1:9 gave no answer (ConnectError)" in done.stderr
     done = smoke(stack, SERVED_NAME="nobody")
     assert done.returncode == 1 and "inference: POST /v1/chat/completions answered 404" in done.stderr

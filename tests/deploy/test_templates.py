@@ -125,6 +125,10 @@ def test_everywhere(preset: str, kubernetes: str, version: str) -> None:
             "database.cnpg.backupDestination: CloudNativePG needs the keys",
         ),
         ({"artifacts": {"s3": {"url": "s3://b/p"}}}, "artifacts.s3.url: names a bucket, and artifacts.store is pvc"),
+        (
+            {"artifacts": {"store": "s3", "s3": {"url": "s3://b/p", "endpointUrl": "http://minio:9000"}}},
+            "networkPolicy.s3Port: artifacts.s3.endpointUrl answers on port 9000, and only 443 is let out",
+        ),
         ({"verifier": {"resources": None}}, "resources"),
         ({"engine": {"gpus": 0}}, "engine.gpus: a cuda engine needs at least 1"),
         ({"engine": {"colocated": True}, "ray": {"mode": "kuberay"}}, "engine.colocated: needs ray.mode pod"),

@@ -16,7 +16,11 @@ SANDBOX = "helm-smoke-test"
 
 def call(client: httpx.Client, method: str, service: str, path: str, body: object = None) -> httpx.Response:
     """One call with the admin token. Ends the test when it fails."""
-    response = client.request(method, os.environ[f"SQLCLIMB_{service.upper()}_URL"] + path, json=body)
+    url = os.environ[f"SQLCLIMB_{service.upper()}_URL"]
+    try:
+        response = client.request(method, url + path, json=body)
+    except httpx.TransportError as error:  # a Service leads to ready Pods only
+        sys.exit(f"{service}: {url} gave no answer ({type(error).__name__}): is one of its Pods ready?")
     if response.is_error:
         sys.exit(f"{service}: {method} {path} answered {response.status_code}: {response.text[:500]}")
     return response

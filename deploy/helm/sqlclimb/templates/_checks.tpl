@@ -29,6 +29,13 @@
 {{- if and (eq .Values.artifacts.store "s3") (empty .Values.artifacts.s3.url) -}}
 {{- fail "artifacts.s3.url: write s3://bucket/prefix, or set artifacts.store to pvc" -}}
 {{- end -}}
+{{- if and .Values.artifacts.s3.endpointUrl .Values.networkPolicy.enabled -}}
+{{- $url := urlParse .Values.artifacts.s3.endpointUrl -}}
+{{- $port := regexFind ":[0-9]+$" $url.host | trimPrefix ":" | default (ternary "80" "443" (eq $url.scheme "http")) -}}
+{{- if ne $port (.Values.networkPolicy.s3Port | int | toString) -}}
+{{- fail (printf "networkPolicy.s3Port: artifacts.s3.endpointUrl answers on port %s, and only %v is let out; set it to that" $port .Values.networkPolicy.s3Port) -}}
+{{- end -}}
+{{- end -}}
 {{- if and .Values.artifacts.backup.destination (eq .Values.artifacts.store "s3") -}}
 {{- fail "artifacts.backup.destination: copies the shared claim, and artifacts.store is s3: version that bucket instead" -}}
 {{- end -}}
