@@ -34,3 +34,15 @@ def test_what_is_deleted_here_stays_there(tmp_path: Path) -> None:
     (folder / "old").unlink()
     assert "copied 0 files" in back_up(folder, target)
     assert (target / "old").read_text() == "kept"
+
+
+def test_copies_of_checkpoints_stay_out(tmp_path: Path) -> None:
+    folder, target = tmp_path / "artifacts", tmp_path / "copies"
+    for name in (
+        "runs/night/checkpoints/3-1/optimizer.pt",
+        "runs/night/adapters/night-s3-0123abcd/adapter_config.json",
+    ):
+        (folder / name).parent.mkdir(parents=True)
+        (folder / name).write_text("{}")
+    assert "copied 1 files" in back_up(folder, target)
+    assert not list(target.glob("runs/*/checkpoints"))

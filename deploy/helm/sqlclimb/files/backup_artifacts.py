@@ -1,4 +1,7 @@
-"""Copies the artifacts that a backup lacks: `backup.py FOLDER URL`. None ever changes, so name and size tell."""
+"""Copies the artifacts that a backup lacks: `backup.py FOLDER URL`. None ever changes, so name and size tell.
+
+Not the copies of checkpoints: two a run, new ones each step, and gone when the run is done.
+"""
 
 import sys
 from pathlib import Path
@@ -11,7 +14,8 @@ def back_up(folder: Path, url: str) -> int:
     filesystem, root = fsspec.url_to_fs(url)
     there = {path.removeprefix(f"{root}/"): entry["size"] for path, entry in filesystem.find(root, detail=True).items()}
     copied = 0
-    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+    checkpoints = set(folder.glob("runs/*/checkpoints"))
+    for path in sorted(path for path in folder.rglob("*") if path.is_file() and checkpoints.isdisjoint(path.parents)):
         name = path.relative_to(folder).as_posix()
         if there.get(name) != path.stat().st_size:
             filesystem.makedirs(f"{root}/{name}".rpartition("/")[0], exist_ok=True)
