@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from cli.stack.stack import remote_status
 from tests.stack import StackHandle
 
 SERVICES = ("author", "rollout", "trainer", "inference")
@@ -20,7 +21,17 @@ def remotely(stack: StackHandle, home: Path, *words: str) -> "subprocess.Complet
 
 def test_it_samples_and_plans_with_what_the_gateway_serves(stack: StackHandle, tmp_path: Path) -> None:
     asked = ("--prompt", "question", "--max-tokens", "64")
-    sampled = remotely(stack, tmp_path, "sample", "shop", "--limit", "2", "-k", "2", *asked, "--id", "remote")
+    few = (
+        "--purpose",
+        "band",
+        "--split",
+        "train",
+        "--limit",
+        "2",
+        "-k",
+        "2",
+    )  # no evaluation that others would compare
+    sampled = remotely(stack, tmp_path, "sample", "shop", *few, *asked, "--id", "remote")
     assert "sampling remote: done, done: 4/4 landed" in sampled.stdout, sampled.stdout + sampled.stderr
     plan = remotely(
         stack, tmp_path, "train", "shop", "--run", "remote-run", "--band", "smoke-shop-0-band", *asked, "--plan"
@@ -29,11 +40,9 @@ def test_it_samples_and_plans_with_what_the_gateway_serves(stack: StackHandle, t
     assert not list(tmp_path.iterdir())
 
 
-def test_status_asks_the_services_and_says_which_give_no_answer(stack: StackHandle, tmp_path: Path) -> None:
+async def test_status_asks_the_services_and_says_which_give_no_answer(stack: StackHandle, tmp_path: Path) -> None:
     told = json.loads(remotely(stack, tmp_path, "status", "--json").stdout)["services"]
     assert {name: part["state"] for name, part in told.items()} == dict.fromkeys(SERVICES, "ready")
     assert told["trainer"]["url"] == stack.urls["trainer"] and told["trainer"]["versions"]["trl"]
-    environment = os.environ | {"SQLCLIMB_TRAINER_URL": "http://127.0.0.1:9", "SQLCLIMB_HOME": str(tmp_path)}
-    argv = [sys.executable, "-m", "cli.main", "status"]
-    away = subprocess.run(argv, env=environment, capture_output=True, text=True, timeout=60, check=True)
-    assert "trainer" in away.stdout and "gives no answer" in away.stdout
+    away = await remote_status({"trainer": "http://127.0.0.1:9", "author": stack.urls["author"]})
+    assert (away["trainer"].state, away["author"].state) == ("gives no answer", "ready")
