@@ -21,21 +21,11 @@ def remotely(stack: StackHandle, home: Path, *words: str) -> "subprocess.Complet
 
 def test_it_samples_and_plans_with_what_the_gateway_serves(stack: StackHandle, tmp_path: Path) -> None:
     asked = ("--prompt", "question", "--max-tokens", "64")
-    few = (
-        "--purpose",
-        "band",
-        "--split",
-        "train",
-        "--limit",
-        "2",
-        "-k",
-        "2",
-    )  # no evaluation that others would compare
+    few = ("--purpose", "band", "--split", "train", "--limit", "2", "-k", "2")  # an evaluation would be the newest one
     sampled = remotely(stack, tmp_path, "sample", "shop", *few, *asked, "--id", "remote")
     assert "sampling remote: done, done: 4/4 landed" in sampled.stdout, sampled.stdout + sampled.stderr
-    plan = remotely(
-        stack, tmp_path, "train", "shop", "--run", "remote-run", "--band", "smoke-shop-0-band", *asked, "--plan"
-    )
+    learnt = ("--run", "remote-run", "--band", "smoke-shop-0-band")
+    plan = remotely(stack, tmp_path, "train", "shop", *learnt, *asked, "--plan")
     assert "a step" in plan.stdout, plan.stdout + plan.stderr
     assert not list(tmp_path.iterdir())
 

@@ -101,7 +101,9 @@ async def test_a_sampling_lands_every_row_with_ids_logprobs_and_a_verdict(
 
 
 @pytest.mark.parametrize(
-    "parts", [("worker", "sandbox"), ("coordinator",), ("proxy", "inference")], ids=lambda parts: "-and-".join(parts)
+    "parts",
+    [pytest.param(("worker", "sandbox"), marks=pytest.mark.slow), ("coordinator",), ("proxy", "inference")],
+    ids=lambda parts: "-and-".join(parts),
 )
 async def test_killed_on_the_way_it_goes_on_and_loses_nothing(
     stack: StackHandle, client: RolloutClient, parts: tuple[str, ...]
