@@ -114,15 +114,26 @@ def stop_control_server(server: "subprocess.Popen[bytes]") -> None:
     server.wait(timeout=60)
 
 
+@pytest.fixture(scope="session")
+def migrated(control_cluster: str) -> str:
+    """Name of a migrated database that nobody connects to: a copy takes a tenth of what the migrations take."""
+    with psycopg.connect(control_cluster, autocommit=True) as connection:
+        connection.execute("CREATE DATABASE migrated")
+    migrate(_database(control_cluster, "migrated"))
+    return "migrated"
+
+
 @pytest.fixture
-def control_db(control_cluster: str) -> str:
+def control_db(control_cluster: str, migrated: str) -> str:
     """DSN of a fresh, migrated control database."""
     name = f"test_{secrets.token_hex(4)}"
     with psycopg.connect(control_cluster, autocommit=True) as connection:
-        connection.execute(f'CREATE DATABASE "{name}"')
-    dsn = control_cluster.rsplit("/", 1)[0] + f"/{name}"
-    migrate(dsn)
-    return dsn
+        connection.execute(f'CREATE DATABASE "{name}" TEMPLATE {migrated}')
+    return _database(control_cluster, name)
+
+
+def _database(control_cluster: str, name: str) -> str:
+    return control_cluster.rsplit("/", 1)[0] + f"/{name}"
 
 
 @pytest.fixture(scope="session")
