@@ -19,7 +19,7 @@ from shared.clients.verifier import VerifierClient
 from shared.contracts.verifier import Status
 from tests.verifier.conftest import VerifierProcess, start_verifier, temporary_folder
 from tests.verifier.store import GOLD, sandbox_request, verify_sql
-from tests.verifier.test_isolation import segments_of, working_below
+from tests.verifier.test_isolation import ALL_PROCESSES, segments_of, working_below
 
 GROWTH_BYTES = 20 * 1024**2
 """Memory that the verifier may gain between the first tenth and the end: its own caches, not a sandbox's remains."""
@@ -61,7 +61,7 @@ async def one(client: VerifierClient, verifier: VerifierProcess, number: int, se
 async def soak(verifier: VerifierProcess, count: int, at_once: int) -> bool:
     """Whether nothing was left."""
     servers: set[int] = set()
-    earlier = segments_of(range(2**22))  # every process id
+    earlier = segments_of(ALL_PROCESSES)
     process = psutil.Process(verifier.process.pid)
     readings: list[tuple[Held, int]] = []
     started, step = time.monotonic(), max(at_once, count // 10)
