@@ -49,7 +49,7 @@ class Connection:
 
     def url(self, service: str) -> str:
         """Address of a service. Raises StackError when there is none."""
-        if remote := os.environ.get(f"SQLCLIMB_{service.upper()}_URL"):
+        if remote := self.remote_urls().get(service):
             return remote
         if self._state is None:
             raise StackError(
@@ -72,7 +72,7 @@ class Connection:
 
         The gateway of a remote installation tells which base; it is asked as a model without a card is.
         """
-        if os.environ.get("SQLCLIMB_INFERENCE_URL"):
+        if "inference" in self.remote_urls():
             async with self.inference() as client:
                 served = await client.adapters()
             return ServedModel(path=served.model, served_name=served.base)

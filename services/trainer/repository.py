@@ -71,12 +71,12 @@ class RunRepository:
             (Jsonb(config.model_dump(mode="json")), run_id, attempt),
         )
 
-    async def restart(self, stored: StoredRun, why: str) -> bool:
+    async def restart(self, stored: StoredRun, message: str) -> bool:
         """Begin the attempt after one that died, and tell so; False when the run has ended or gone on meanwhile."""
         run = stored.run
         event = RunEvent(
             kind=EventKind.RESTARTED,
-            message=f"{why}; attempt {run.attempt + 1} goes on from the newest checkpoint",
+            message=message,
             step=run.steps_done,
             attempt=run.attempt + 1,
             at=datetime.now(UTC),

@@ -154,23 +154,23 @@ class RunService:
             return
         why = _death(job, stored.run)
         kept = f"Steps up to {stored.run.steps_done} and the newest checkpoint are kept"
+        tail = await self._launcher.log_tail(run.run_id, run.attempt)
+        end = f". Its log ends: {tail}" if tail else ""
         if stored.stop_requested:
-            await self._repository.finish(run.run_id, run.attempt, RunState.STOPPED, f"{why}. {kept}")
+            await self._repository.finish(run.run_id, run.attempt, RunState.STOPPED, f"{why}. {kept}{end}")
         elif job in _DIED and stored.restarts < stored.run.config.restarts:
-            await self._restart(stored, why)
+            await self._restart(stored, f"{why}; attempt {run.attempt + 1} goes on from the newest checkpoint{end}")
         else:
-            tail = await self._launcher.log_tail(run.run_id, run.attempt)
-            end = f". Its log ends: {tail}" if tail else ""
             error = f"{why}. {kept}; start the run again to go on{end}"
             await self._repository.finish(run.run_id, run.attempt, RunState.FAILED, error)
 
-    async def _restart(self, stored: StoredRun, why: str) -> None:
+    async def _restart(self, stored: StoredRun, message: str) -> None:
         """Begin the next attempt of a run whose job died. Where its submission fails, its job is missed next time."""
         run = stored.run
         async with self._starting.setdefault(run.run_id, asyncio.Lock()):
             await self._launcher.stop(run.run_id, run.attempt)  # what is left of it
-            if await self._repository.restart(stored, why):
-                log.warning("run %s: %s; it is started again", run.run_id, why)
+            if await self._repository.restart(stored, message):
+                log.warning("run %s: %s", run.run_id, message)
                 metrics.RESTARTS.inc()
                 await self._launcher.submit(run.run_id, run.attempt + 1)
 

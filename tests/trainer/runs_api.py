@@ -100,12 +100,11 @@ class Api:
         raise AssertionError(f"still {run['state']}: {run['error']}")
 
 
-@pytest.fixture
-async def api(
-    control_db: str, tokens: Path, peers: Peers, model: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> AsyncIterator[Api]:
-    monkeypatch.setattr("services.trainer.service.WATCH_SECONDS", 0.05)
-    launcher = ScriptedLauncher()
+@contextlib.asynccontextmanager
+async def runs_app(
+    settings: JobSettings, control_db: str, tokens: Path, launcher: ScriptedLauncher
+) -> AsyncIterator[Any]:
+    """The runs API with its parts, but for the watch. `settings`: artifacts, addresses, how golds are read."""
     token = read_token(tokens, "trainer")
 
     @contextlib.asynccontextmanager
@@ -114,20 +113,32 @@ async def api(
 
     async with (
         open_pool(control_db) as pool,
-        RolloutClient(peers.url, token) as rollout,
-        InferenceClient(peers.url, token) as inference,
+        RolloutClient(settings.rollout_url, token) as rollout,
+        InferenceClient(settings.inference_url, token) as inference,
     ):
         app = web.create_app("trainer", TokenFile(tokens), lifespan, {}, dict)
         app.include_router(router)
         app.include_router(plan_router)
         app.state.planner = Planner(rollout)
+        app.state.intake = Intake(rollout, GoldReader(settings, tokens))
         repository = RunRepository(pool)
-        intake = Intake(rollout, GoldReader(JobSettings.model_construct(), tokens))
-        admission = Admission(rollout, inference, (tmp_path / "artifacts").as_uri(), intake)
+        admission = Admission(rollout, inference, settings.artifacts, app.state.intake)
         app.state.runs = RunService(repository, launcher, admission.check, Curves(repository, rollout, inference))
+        yield app
+
+
+@pytest.fixture
+async def api(
+    control_db: str, tokens: Path, peers: Peers, model: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> AsyncIterator[Api]:
+    monkeypatch.setattr("services.trainer.service.WATCH_SECONDS", 0.05)
+    launcher = ScriptedLauncher()
+    artifacts = (tmp_path / "artifacts").as_uri()
+    settings = JobSettings.model_construct(artifacts=artifacts, rollout_url=peers.url, inference_url=peers.url)
+    async with runs_app(settings, control_db, tokens, launcher) as app:
         watch = asyncio.create_task(app.state.runs.watch())
+        headers = {"authorization": f"Bearer {read_token(tokens, 'trainer')}"}
         transport = httpx.ASGITransport(app)
-        headers = {"authorization": f"Bearer {token}"}
         async with httpx.AsyncClient(transport=transport, base_url="http://trainer", headers=headers) as http:
             yield Api(http, launcher, control_db, model)
         watch.cancel()

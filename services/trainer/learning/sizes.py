@@ -10,8 +10,8 @@ KL_STRIDE = 8
 """The KL to base is measured on about one of so many replies, others each step: it costs a forward of its own."""
 
 CPU_BYTES = 2**29
-"""For activations of shared prompts without a GPU, beside an engine, the services and their users. What it makes the
-backward pass recompute of 16 replies of 1,000 tokens, almost half, costs about a fifth of the step."""
+"""For activations of shared prompts without a GPU, beside an engine, the services and their users; what does not fit is
+recomputed in the backward pass."""
 
 GPU_SHARE = 0.5
 """Of a GPU's memory that is free once the model is loaded, for activations of shared prompts: the rest is for

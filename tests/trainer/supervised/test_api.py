@@ -1,6 +1,5 @@
 """Supervised runs over the runs API: what is refused before any job, and whose golds are whose."""
 
-import contextlib
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -8,24 +7,12 @@ from typing import Any
 import httpx
 import pytest
 
-from services.trainer.admission import Admission
-from services.trainer.endpoints import plan_router, router
-from services.trainer.guards.curves import Curves
 from services.trainer.job.records import RunRecords
-from services.trainer.planning.planner import Planner
-from services.trainer.repository import RunRepository
-from services.trainer.service import RunService
 from services.trainer.settings import JobSettings
-from services.trainer.supervised.golds import GoldReader
-from services.trainer.supervised.intake import Intake
-from shared import web
-from shared.auth import TokenFile, read_token
-from shared.clients.inference import InferenceClient
-from shared.clients.rollout import RolloutClient
-from shared.database import open_pool
+from shared.auth import read_token
 from tests.trainer.peer_app import serving
 from tests.trainer.peers import Peers
-from tests.trainer.runs_api import ScriptedLauncher
+from tests.trainer.runs_api import ScriptedLauncher, runs_app
 from tests.trainer.supervised.conftest import sft_config
 from tests.trainer.supervised.sources import SAMPLING, TASKS, Sources, sampling
 
@@ -58,27 +45,13 @@ class Api:
 
 @pytest.fixture
 async def api(control_db: str, tokens: Path, peers: Peers, settings: JobSettings, model: Path) -> AsyncIterator[Api]:
-    launcher, token = ScriptedLauncher(), read_token(tokens, "trainer")
-
-    @contextlib.asynccontextmanager
-    async def lifespan(app: Any) -> AsyncIterator[None]:
-        yield
-
+    launcher = ScriptedLauncher()
+    settings.inference_url = peers.url
     async with (
-        open_pool(control_db) as pool,
-        RolloutClient(settings.rollout_url, token) as rollout,
-        InferenceClient(peers.url, token) as inference,
+        runs_app(settings, control_db, tokens, launcher) as app,
+        httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://trainer") as http,
     ):
-        app = web.create_app("trainer", TokenFile(tokens), lifespan, {}, dict)
-        app.include_router(router)
-        app.include_router(plan_router)
-        app.state.planner = Planner(rollout)
-        app.state.intake = Intake(rollout, GoldReader(settings, tokens))
-        admission = Admission(rollout, inference, settings.artifacts, app.state.intake)
-        repository = RunRepository(pool)
-        app.state.runs = RunService(repository, launcher, admission.check, Curves(repository, rollout, inference))
-        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://trainer") as http:
-            yield Api(http, launcher, model, tokens)
+        yield Api(http, launcher, model, tokens)
 
 
 REFUSED: list[tuple[dict[str, Any], str, str]] = [
